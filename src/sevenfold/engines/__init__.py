@@ -1,0 +1,8 @@
+"""The engines by name. An engine's own packages are never imported here: each runs in a process of its own."""
+
+from sevenfold.engines.base import Engine
+from sevenfold.engines.fake import Fake
+from sevenfold.engines.llamacpp import LlamaCpp
+from sevenfold.engines.openai import OpenAI
+
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (LlamaCpp(), OpenAI(), Fake())}

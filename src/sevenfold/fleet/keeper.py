@@ -1,0 +1,228 @@
+"""Keeps one replica up: carries out what its Life decides and tells it what happened to the process.
+
+A replica is ready when our own child has answered a real completion under the model's name, not when a port is open.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from sevenfold.config import Sampling
+from sevenfold.engines import ENGINES
+from sevenfold.engines.base import Diagnosis, Question
+from sevenfold.errors import AttemptError, ConfigError, NodeError, ReplicaError, RowError
+from sevenfold.events import Journal
+from sevenfold.fleet.http import carry, identify, is_up
+from sevenfold.fleet.plan import FleetPlan
+from sevenfold.fleet.replica import Life, Next
+from sevenfold.node import process
+from sevenfold.node.gpus import VARIABLE
+from sevenfold.node.ports import HOST, free_port, holder
+from sevenfold.types import Message, ReplicaStatus
+
+LOOK = 0.2
+"""Seconds between looks at a replica that starts: its log, its port."""
+FIRST_ANSWER = 300.0
+"""Seconds for the first completion: engines compile kernels for their first request."""
+GRACE = 10.0
+"""Seconds between TERM and KILL: an engine frees its GPU, a hung one is not waited for."""
+TAIL = 16384
+"""Bytes of a log's end that a diagnosis reads: a Python traceback with its chain of causes."""
+HELLO = Question(
+    messages=(Message("user", "Say hello."),),
+    model="",
+    sampling=Sampling(temperature=0.0, top_k=1, max_tokens=8, seed=0),
+    thinking=False,
+    request_id="0" * 32,
+)
+CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x1f\x7f]")
+
+
+class Keeper:
+    """`taken`: ports that this fleet's replicas use or are about to, shared by all its keepers."""
+
+    def __init__(self, plan: FleetPlan, number: int, taken: dict[str, int], journal: Journal) -> None:
+        self.name = str(number)
+        self.life = Life(plan.start_timeout, time.monotonic())
+        self.log = Path(plan.run) / "logs" / f"replica-{number}.log"
+        self.process: process.Identity | None = None
+        self.progress = ""
+        self.changed: Callable[[], None] = lambda: None
+        self._engine, self._serve = ENGINES[plan.engine], plan.replicas[number]
+        self._mark = process.mark(Path(plan.run), self.name)
+        self._taken, self._journal = taken, journal
+        self._log_start = 0
+        """Where in the log this start began: an older death must not explain a new one."""
+        self._verdict: Diagnosis | None = None
+        """Why we killed it ourselves."""
+
+    @property
+    def url(self) -> str:
+        """Empty until it was started once."""
+        return f"http://{HOST}:{self._taken[self.name]}" if self.name in self._taken else ""
+
+    def status(self) -> ReplicaStatus:
+        serve, life = self._serve, self.life
+        return ReplicaStatus(
+            name=self.name,
+            phase=life.phase,
+            url=self.url,
+            model=serve.model_name,
+            engine=self._engine.name,
+            slots=serve.slots,
+            pid=self.process.pid if self.process else None,
+            gpu=serve.gpu,
+            since=round(time.time() - (time.monotonic() - life.since), 1),
+            restarts=life.restarts,
+            reason=life.reason,
+            progress=self.progress,
+        )
+
+    async def keep(self) -> None:
+        """Until it has failed for good."""
+        while self.life.phase != "failed":
+            await asyncio.sleep(max(0.0, self.life.start_at - time.monotonic()))
+            if self.life.tick(time.monotonic()) is Next.START:
+                await self._live()
+
+    def stopped(self) -> None:
+        """Its process was stopped on purpose, by the supervisor."""
+        self.life.stopped(time.monotonic())
+        self.process, self.progress = None, ""
+
+    async def _live(self) -> None:
+        """One process from its start to its end."""
+        self._verdict = None
+        try:
+            child = self._spawn()
+        except NodeError as error:
+            self._exited(Diagnosis(error.message, error.remedy, retry=False))
+            return
+        self.process = child.identity
+        self.life.spawned(time.monotonic())
+        self._say("replica started", pid=self.process.pid, port=self._taken[self.name])
+        async with asyncio.TaskGroup() as tasks:
+            watch = [
+                tasks.create_task(work) for work in (self._watch_log(self.process), self._prove_ready(self.process))
+            ]
+            await process.gone(self.process)
+            for task in watch:
+                task.cancel()
+        await asyncio.to_thread(process.stop_session, self.process, GRACE)  # what it started itself
+        self._exited(self._verdict or self._diagnose(child.code()))
+
+    def _spawn(self) -> process.Child:
+        """On the main thread: the kernel ties the child's life to the thread that starts it."""
+        others = {port for name, port in self._taken.items() if name != self.name}
+        port = free_port(self._taken.get(self.name, self._serve.port), others)
+        self._taken[self.name] = port
+        serve = msgspec.structs.replace(self._serve, port=port)
+        command = self._engine.command(serve)
+        env = {**command.env, **self._mark, **({VARIABLE: serve.gpu} if serve.gpu is not None else {})}
+        self._log_start = self._logged()
+        return process.spawn(command.argv, env, self.log)
+
+    async def _watch_log(self, leader: process.Identity) -> None:
+        """While it starts: growth is life, standing still for too long is death."""
+        size = -1
+        while self.life.phase == "starting":
+            now = time.monotonic()
+            grown = self._logged()
+            if grown != size:
+                size = grown
+                self.life.log_grew(now)
+                self.progress = telling(self._tail())
+                self.changed()
+            if self.life.tick(now) is Next.KILL:
+                await self._kill(
+                    leader,
+                    Diagnosis(
+                        f"its log stood still for {self.life.start_timeout:.0f} s before it answered",
+                        "see its log; raise fleet.start_timeout where it loads silently",
+                    ),
+                )
+                return
+            await asyncio.sleep(LOOK)
+
+    async def _prove_ready(self, leader: process.Identity) -> None:
+        try:
+            while True:
+                if await is_up(self.url, self._engine.ready_path) and await self._answers(leader):
+                    break
+                await asyncio.sleep(LOOK)
+        except (ConfigError, RowError) as error:
+            await self._kill(leader, Diagnosis(f"it is not fit for work: {error.message}", error.remedy, retry=False))
+            return
+        self.life.answered_first_completion(time.monotonic())
+        self.progress = ""
+        self._say("replica ready", pid=leader.pid, url=self.url)
+
+    async def _answers(self, leader: process.Identity) -> bool:
+        """ConfigError where another program or another model answers on its port."""
+        listener = await asyncio.to_thread(holder, self._taken[self.name])
+        if listener is not None and not process.leads(leader, listener):
+            raise ConfigError(f"process {listener}, not the replica, listens on {self.url}", "set fleet.base_port")
+        wanted = self._serve.model_name
+        found = await identify(self.url, self._engine.name, wanted)
+        if isinstance(found, str):
+            return False
+        if found.model != wanted:
+            raise ConfigError(f"{self.url} serves {found.model!r}, not {wanted!r}", "stop the other server")
+        try:
+            question = msgspec.structs.replace(HELLO, model=wanted)
+            await carry(self.url, self._engine.exchange(question), FIRST_ANSWER)
+        except (ReplicaError, AttemptError) as error:
+            self.progress = f"first request: {error.message}"
+            return False
+        return True
+
+    async def _kill(self, leader: process.Identity, verdict: Diagnosis) -> None:
+        self._verdict = verdict
+        await asyncio.to_thread(process.stop_session, leader, GRACE)
+
+    def _exited(self, diagnosis: Diagnosis) -> None:
+        self.life.exited(time.monotonic(), diagnosis)
+        self.process, self.progress = None, ""
+        self._say("replica ended", phase=self.life.phase, cause=diagnosis.cause)
+
+    def _diagnose(self, code: int) -> Diagnosis:
+        tail = self._tail()
+        last = telling(tail)
+        known = self._engine.diagnose(tail)
+        if known:
+            return known
+        if code < 0:
+            by = "killed" if code == -9 else f"ended by signal {-code}"
+            remedy = "if nobody killed it, the machine ran out of memory: see dmesg" if code == -9 else "see its log"
+            return Diagnosis(f"{by}; its log ends: {last}" if last else by, remedy)
+        return Diagnosis(f"it ended with code {code}; its log ends: {last or '(empty)'}", "see its log")
+
+    def _logged(self) -> int:
+        """Bytes in the log; 0 where somebody took it away."""
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def _tail(self) -> str:
+        """The end of what this start has logged."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(max(self._log_start, self._logged() - TAIL))
+                return file.read(TAIL).decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def _say(self, event: str, **facts: object) -> None:
+        self._journal.say(event, replica=self.name, **facts)
+        self.changed()
+
+
+def telling(text: str) -> str:
+    """The last line with words in it, fit for a terminal."""
+    for line in reversed(re.split(r"[\r\n]", text)):
+        plain = CONTROL.sub("", line).strip()
+        if plain:
+            return plain[:200]
+    return ""

@@ -1,0 +1,97 @@
+"""The life of one replica as a pure state machine: facts and the time go in, what to do next comes out.
+
+    backoff -> starting -> ready
+       ^          |          |
+       +----------+----------+  its process ended: again later, or failed for good
+
+A load may take as long as it likes while the log grows. No clock, no I/O: `now` is any clock that never goes back.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sevenfold.engines.base import Diagnosis
+from sevenfold.types import ReplicaPhase
+
+LONGEST = 60.0
+"""Seconds between two starts at most: 1, 2, 4, ... up to this."""
+GOOD = 600.0
+"""Seconds of readiness after which earlier deaths are forgotten."""
+FIRST_TRIES = 3
+"""Deaths before it was ever ready: what did not start three times will not."""
+RESTARTS, WINDOW = 5, 600.0
+"""Restarts within so many seconds: more is a replica that only burns its rows."""
+
+
+class Next(Enum):
+    """What the supervisor is to do now."""
+
+    WAIT = "wait"
+    START = "start"
+    KILL = "kill"
+
+
+@dataclass(slots=True)
+class Life:
+    start_timeout: float
+    now: float
+    """The time of the last fact."""
+    phase: ReplicaPhase = "backoff"
+    reason: str = ""
+    restarts: int = 0
+    since: float = field(init=False)
+    """When this phase began."""
+    start_at: float = field(init=False)
+    """While in backoff: when to start."""
+    _heard: float = 0.0
+    _ever_ready: bool = False
+    _deaths: list[float] = field(default_factory=list[float])
+
+    def __post_init__(self) -> None:
+        self.since = self.start_at = self.now
+
+    def tick(self, now: float) -> Next:
+        self.now = now
+        if self.phase == "backoff" and now >= self.start_at:
+            return Next.START
+        if self.phase == "starting" and now - self._heard > self.start_timeout:
+            return Next.KILL
+        return Next.WAIT
+
+    def spawned(self, now: float) -> None:
+        self._heard = now
+        self._enter("starting", now)
+
+    def log_grew(self, now: float) -> None:
+        self.now = self._heard = now
+
+    def answered_first_completion(self, now: float) -> None:
+        self._ever_ready = True
+        self.reason = ""
+        self._enter("ready", now)
+
+    def exited(self, now: float, diagnosis: Diagnosis) -> None:
+        """Its process ended, or could not be started."""
+        if self.phase == "ready" and now - self.since >= GOOD:
+            self._deaths.clear()
+        self._deaths.append(now)
+        self.reason = f"{diagnosis.cause}; {diagnosis.remedy}" if diagnosis.remedy else diagnosis.cause
+        if self._is_hopeless(now, diagnosis.retry):
+            self._enter("failed", now)
+            return
+        self.restarts += 1
+        self.start_at = now + min(LONGEST, 2.0 ** (len(self._deaths) - 1))
+        self._enter("backoff", now)
+
+    def stopped(self, now: float) -> None:
+        """We stopped it. What failed stays failed."""
+        if self.phase != "failed":
+            self._enter("stopped", now)
+
+    def _is_hopeless(self, now: float, retry: bool) -> bool:
+        if not self._ever_ready:
+            return not retry or len(self._deaths) >= FIRST_TRIES
+        return sum(now - death < WINDOW for death in self._deaths) > RESTARTS
+
+    def _enter(self, phase: ReplicaPhase, now: float) -> None:
+        self.phase, self.since, self.now = phase, now, now

@@ -1,0 +1,119 @@
+"""`python -m sevenfold.fleet.supervisor RUN`: the process that owns a run's replicas.
+
+It reads RUN/fleet/plan.json, keeps the replicas up and publishes RUN/fleet/status.json, whole, at every change and at
+least every two seconds. It ends on SIGTERM, with its owner, or when no replica can be kept; no replica outlives it.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from sevenfold.errors import FleetError, NodeError, SevenfoldError
+from sevenfold.events import Journal
+from sevenfold.fleet.keeper import GRACE, Keeper
+from sevenfold.fleet.plan import FleetPlan, read_plan, status_path
+from sevenfold.ledger import atomic_write
+from sevenfold.node import process
+from sevenfold.types import FleetStatus
+
+BEAT = 2.0
+"""Seconds between two publications where nothing changes."""
+
+
+class Supervisor:
+    def __init__(self, run: Path, plan: FleetPlan) -> None:
+        self._run, self._plan = run, plan
+        self._journal = Journal(run / "events.jsonl", "supervisor")
+        self._changed, self._end = asyncio.Event(), asyncio.Event()
+        self._ended = ""
+        taken: dict[str, int] = {}
+        self._keepers = [Keeper(plan, number, taken, self._journal) for number in range(len(plan.replicas))]
+        for keeper in self._keepers:
+            keeper.changed = self._changed.set
+
+    async def run(self) -> int:
+        """The exit code. Nothing that it started lives when it returns."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.end, "stopped")
+        self._journal.say("supervisor started", pid=os.getpid(), replicas=len(self._keepers))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                work = [tasks.create_task(self._publish_changes()), tasks.create_task(self._keep_all())]
+                if self._plan.owner:
+                    work.append(tasks.create_task(self._watch(self._plan.owner)))
+                await self._end.wait()
+                for task in work:
+                    task.cancel()
+        finally:
+            await asyncio.to_thread(self._stop_all)
+        return FleetError.exit_code if self._is_lost else 0
+
+    def end(self, why: str) -> None:
+        """The first reason stands."""
+        self._ended = self._ended or why
+        self._end.set()
+
+    @property
+    def _is_lost(self) -> bool:
+        return all(keeper.life.phase == "failed" for keeper in self._keepers)
+
+    async def _keep_all(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for keeper in self._keepers:
+                tasks.create_task(keeper.keep())
+        self.end(f"no replica could be kept: {self._keepers[0].life.reason}")
+
+    async def _watch(self, owner: process.Identity) -> None:
+        await process.gone(owner)
+        self.end(f"process {owner.pid}, for which the replicas ran, has ended")
+
+    async def _publish_changes(self) -> None:
+        while True:
+            self._changed.clear()
+            self._publish()
+            try:
+                async with asyncio.timeout(BEAT):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def _publish(self) -> None:
+        replicas = tuple(keeper.status() for keeper in self._keepers)
+        status = FleetStatus(os.getpid(), time.time(), replicas, self._ended)
+        try:
+            atomic_write(status_path(self._run), msgspec.json.encode(status), durable=False)
+        except NodeError as error:  # a full disk is no reason to stop replicas that work
+            self._journal.say("status not published", error=error.message)
+
+    def _stop_all(self) -> None:
+        """All at once: their graces run side by side."""
+        living = [keeper.process for keeper in self._keepers if keeper.process]
+        left = process.stop(lambda: [p for leader in living for p in process.session(leader)], GRACE)
+        for keeper in self._keepers:
+            keeper.stopped()
+        self._publish()
+        self._journal.say("supervisor ended", why=self._ended, unkillable=[p.pid for p in left])
+        self._journal.close()
+
+
+def main(run: Path) -> int:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    async def supervise() -> int:
+        return await Supervisor(run, read_plan(run)).run()
+
+    try:
+        return asyncio.run(supervise())
+    except SevenfoldError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
