@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 
 from sevenfold.errors import ConfigError
-from sevenfold.types import JSON
+from sevenfold.types import JSON, is_object
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -24,8 +24,8 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """A table of the spec."""
 
 
-class Fleet(Part):
-    engine: Literal["llamacpp", "openai", "fake"] = "llamacpp"
+class Fleet(Part, frozen=True):
+    engine: Literal["llamacpp", "sglang", "vllm", "openai", "fake"] = "llamacpp"
     """The program behind each replica; 'openai' speaks to endpoints that somebody else started."""
     replicas: Positive = 1
     """How many replicas to start on this machine, one per GPU where there are GPUs."""
@@ -47,7 +47,7 @@ class Fleet(Part):
     """Seconds a replica may take to answer its first request while its log stands still."""
 
 
-class Sampling(Part):
+class Sampling(Part, frozen=True):
     temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.6
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.95
     top_k: int = 20
@@ -60,7 +60,7 @@ class Sampling(Part):
     """More request parameters under the engine's own names, sent as they are."""
 
 
-class Conversation(Part):
+class Conversation(Part, frozen=True):
     turns: Literal["last", "all"] = "last"
     """'last': answer the last user turn, earlier answers stay. 'all': regenerate every assistant turn in order."""
     samples: Positive = 1
@@ -71,14 +71,14 @@ class Conversation(Part):
     """Further arguments of the chat template."""
 
 
-class Judge(Part):
+class Judge(Part, frozen=True):
     trivial_tokens: Annotated[int, msgspec.Meta(ge=0)] = 16
     """A reply of fewer output tokens than this is trivial."""
     limits: dict[str, Share] = {}
     """Share of rows with a flag above which the run stops, per flag; over the checks' own limits."""
 
 
-class RunSpec(Part):
+class RunSpec(Part, frozen=True):
     inputs: tuple[str, ...] = ()
     """Files of prompts."""
     model: str = ""
@@ -154,7 +154,7 @@ def _merge(under: JSON, over: JSON) -> JSON:
         if value is None:
             continue
         below = merged.get(key)
-        merged[key] = _merge(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
+        merged[key] = _merge(below, value) if is_object(value) and is_object(below) else value
     return merged
 
 
@@ -169,7 +169,7 @@ def _refuse_unknown(table: JSON, part: type[Part], where: str, prefix: str) -> N
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
             guess = f"did you mean {prefix}{near[0]}?" if near else f"known here: {', '.join(sorted(known))}"
             raise ConfigError(f"{where}: unknown key {prefix}{key}", guess)
-        if isinstance(value, dict) and isinstance(known[key], type) and issubclass(known[key], Part):
+        if is_object(value) and isinstance(known[key], type) and issubclass(known[key], Part):
             _refuse_unknown(value, known[key], where, f"{prefix}{key}.")
 
 
