@@ -11,9 +11,8 @@ from sevenfold.types import JSON
 from tests.audit.samples import prose, sample
 
 RULES = rules(config.Judge())
-CASES = [
-    msgspec.json.decode(line) for line in (Path(__file__).parent / "cases/replies.jsonl").read_bytes().splitlines()
-]
+REPLIES = Path(__file__).parent / "cases" / "replies.jsonl"
+CASES = [msgspec.json.decode(line) for line in REPLIES.read_bytes().splitlines()]
 
 
 def says(name: str, **reply: object) -> bool:

@@ -70,14 +70,8 @@ def test_an_empty_thought_is_a_place_for_one() -> None:
 
 
 def test_tool_calls_and_odd_values() -> None:
-    called = only(
-        {
-            "messages": [
-                {"role": "user", "content": "q"},
-                {"role": "assistant", "content": None, "tool_calls": [{"a": 1}]},
-            ]
-        }
-    )
+    reply: JSON = {"role": "assistant", "content": None, "tool_calls": [{"a": 1}]}
+    called = only({"messages": [{"role": "user", "content": "q"}, reply]})
     assert (called.completion.answer, called.completion.tool_calls) == ("", ({"a": 1},))
     odd = only({"id": [1], "prompt": "q", "response": "a", "usage": None, "finish_reason": 3, "sample": "x"})
     assert (odd.id, odd.completion.finish_reason, odd.sample) == (None, "stop", 0)

@@ -29,9 +29,9 @@ def drawn(share: float, rows: int, seed: int) -> list[Sample]:
 
 def test_a_run_of_trivial_replies_stops_with_one_sentence() -> None:
     gate = Gate(RULES)
+    assert stopped_after([BAD] * (EARLY - 1), gate) is None
     with pytest.raises(GateError) as stopped:
-        for _ in range(200):
-            gate.observe(BAD)
+        gate.observe(BAD)
     assert stopped.value.message == (
         f"100% of {EARLY} rows are trivial (limit 5%): a reply of fewer than 16 output tokens"
     )
@@ -39,10 +39,10 @@ def test_a_run_of_trivial_replies_stops_with_one_sentence() -> None:
 
 
 def test_the_gravest_flag_is_named() -> None:
-    gate = Gate(RULES)
+    gate, bad = Gate(RULES), sample(flags=("no_reasoning", "trivial"))
+    assert stopped_after([bad] * (EARLY - 1), gate) is None
     with pytest.raises(GateError, match="rows are no_reasoning"):
-        for _ in range(200):
-            gate.observe(sample(flags=("no_reasoning", "trivial")))
+        gate.observe(bad)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.3, 0.5, 0.87])

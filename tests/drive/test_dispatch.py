@@ -23,7 +23,8 @@ def echoes(kept: Kept) -> bool:
     )
 
 
-def raised(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def raised(group: BaseException) -> BaseException:
+    assert isinstance(group, BaseExceptionGroup)
     (error,) = group.exceptions
     return error
 
@@ -48,16 +49,18 @@ def test_every_replica_refuses_at_once():
     """All lanes and the feeder waiting for room at the same time was a deadlock once."""
     kept = Kept()
 
-    async def main() -> Dispatcher:
-        busy = Rule(status=503, times=24)
-        async with serving(server(busy)) as a, serving(server(busy)) as b, serving(server(busy)) as c:
+    async def main() -> tuple[Dispatcher, int]:
+        fakes = [server(Rule(status=503, times=24)) for _ in range(3)]
+        async with serving(fakes[0]) as a, serving(fakes[1]) as b, serving(fakes[2]) as c:
             pump = dispatcher(kept, endpoint(a, "0"), endpoint(b, "1"), endpoint(c, "2"))
             await pump.run(asks(600))
-        return pump
+        return pump, sum(fake.used[0] for fake in fakes)
 
-    facts = asyncio.run(main()).facts()
-    assert list(range(600)) == kept.ids
-    assert (facts.answered, facts.failed, facts.requeued, facts.charged) == (600, 0, 72, 0)
+    pump, refused = asyncio.run(main())
+    facts = pump.facts()
+    assert refused >= 48, "every slot of the three"
+    assert kept.ids == list(range(600))
+    assert (facts.answered, facts.failed, facts.requeued, facts.charged) == (600, 0, refused, 0)
     assert (facts.in_flight, facts.waiting, facts.by_replica) == (0, 0, {"0": 0, "1": 0, "2": 0})
 
 
@@ -171,6 +174,40 @@ def test_what_is_in_flight_on_a_replica_that_vanishes_is_asked_elsewhere():
     pump, seen = asyncio.run(main())
     assert list(range(100)) == kept.ids
     assert (seen, pump.facts().requeued, pump.facts().charged) == (8, 8, 0)
+
+
+def test_a_request_called_back_before_it_left_is_not_lost():
+    kept = Kept()
+
+    async def main() -> Dispatcher:
+        async with serving(server()) as url, asyncio.TaskGroup() as tasks:
+            pump = dispatcher(kept, endpoint(url, "0"))
+            tasks.create_task(pump.run(asks(10)))
+            while not pump.facts().in_flight:  # noqa: ASYNC110 - the very moment of take-off
+                await asyncio.sleep(0)
+            pump.set_endpoints([endpoint(url, "1")])
+        return pump
+
+    facts = asyncio.run(main()).facts()
+    assert kept.ids == list(range(10))
+    assert facts.requeued > 0
+    assert {answer.replica for answer in kept.answers} == {"1"}
+
+
+def test_the_same_endpoints_again_change_nothing():
+    """A supervisor repeats itself: a fleet that only refuses must be seen all the same."""
+
+    async def main() -> None:
+        async with serving(server(Rule(status=503))) as url, asyncio.TaskGroup() as tasks:
+            pump = dispatcher(Kept(), endpoint(url), patience=Patience(pause=0.01, longest_pause=0.02, fleet=0.3))
+            running = tasks.create_task(pump.run(asks(5)))
+            while not running.done():
+                pump.set_endpoints([endpoint(url)])
+                await asyncio.sleep(0)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(main())
+    assert isinstance(raised(raised(caught.value)), FleetError)
 
 
 def test_without_endpoints_it_waits_for_some():

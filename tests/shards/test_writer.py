@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.parquet as parquet
 import pytest
 import zstandard
+from pyarrow import parquet
 
 from sevenfold.errors import ConfigError, NodeError
 from sevenfold.shards import messages_row, write

@@ -116,7 +116,7 @@ def no_reasoning(sample: Sample, rules: Rules) -> str | None:
 
 @check(halt=0.02)
 def think_leak(sample: Sample, rules: Rules) -> str | None:
-    """The answer holds thinking tags: the thought was not separated, or was closed twice."""
+    """Thinking tags stand in the answer."""
     answer = sample.completion.answer
     if "think" not in answer:
         return None
@@ -125,7 +125,7 @@ def think_leak(sample: Sample, rules: Rules) -> str | None:
 
 @check(halt=0.02)
 def residual_special_token(sample: Sample, rules: Rules) -> str | None:
-    """The text holds control tokens of the chat template."""
+    """Control tokens of a template stand in the text."""
     for text in (sample.completion.answer, sample.completion.reasoning):
         if any(sign in text for sign in CONTROL_SIGNS) and (found := CONTROL.search(text)):
             return f"{found.group()} in the text"
@@ -134,7 +134,7 @@ def residual_special_token(sample: Sample, rules: Rules) -> str | None:
 
 @check(halt=0.02)
 def runaway(sample: Sample, rules: Rules) -> str | None:
-    """The model went on and played the user's next turn."""
+    """The model played the user's next turn."""
     answer = sample.completion.answer
     if not any(sign in answer for sign in NEXT_USER_SIGNS):
         return None
@@ -159,7 +159,7 @@ def repetition_loop(sample: Sample, rules: Rules) -> str | None:
 
 @check(halt=0.02)
 def replacement_char(sample: Sample, rules: Rules) -> str | None:
-    """The text holds U+FFFD: a character was broken on the way."""
+    """The text holds U+FFFD, a broken character."""
     completion = sample.completion
     return "U+FFFD" if "\ufffd" in completion.answer or "\ufffd" in completion.reasoning else None
 
@@ -171,7 +171,7 @@ def trivial(sample: Sample, rules: Rules) -> str | None:
     return f"{tokens} output tokens" if tokens < rules.trivial_tokens and not sample.completion.tool_calls else None
 
 
-CHECKS["duplicate"] = Check("duplicate", "The same long reply came to another prompt before.", 0.05, None)
+CHECKS["duplicate"] = Check("duplicate", "The same long reply came to another prompt.", 0.05, None)
 
 
 def meaning(name: str, rules: Rules) -> str:

@@ -8,12 +8,12 @@ A loop that changes a word each time round passes too.
 WINDOW = 120
 """Characters of a window: longer than a line of a list or the boilerplate between two cells of a table, so that honest
 rows always have something of their own inside it."""
-TURNS = 5
+ROUNDS = 5
 """Occurrences of a window, none overlapping: a song has its refrain three or four times."""
 PROBES = 16
 STRETCH = 5
 """Neighbouring windows that must all recur: nearly a third of the text in one piece."""
-SHORTEST = WINDOW * TURNS
+SHORTEST = WINDOW * ROUNDS
 
 
 def is_loop(text: str) -> bool:
@@ -37,4 +37,4 @@ def _stretch(text: str, post: int, step: float) -> int:
 
 def _recurs(text: str, start: int) -> bool:
     window = text[start : start + WINDOW]
-    return not window.isspace() and text.count(window) >= TURNS
+    return not window.isspace() and text.count(window) >= ROUNDS

@@ -25,11 +25,13 @@ def plain(text: str) -> str:
 
 def clip(text: str, columns: int = WIDTH) -> str:
     """Cut to so many columns of a terminal, where many scripts take two per character."""
-    used = 0
+    used = fitting = 0
     for at, each in enumerate(text):
+        if used <= columns - 3:
+            fitting = at
         used += 2 if unicodedata.east_asian_width(each) in "WF" else 1
         if used > columns:
-            return clip(text[:at], columns - 3) + "..." if not text[:at].endswith("...") else text[:at]
+            return text[:fitting] + "..."
     return text
 
 

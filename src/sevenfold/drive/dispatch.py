@@ -75,10 +75,11 @@ class Dispatcher:
         patience = patience or Patience()
         self._spec, self._thinking, self._sink, self._journal = spec, thinking, sink, journal
         self._patience = patience
+        self._endpoints: tuple[Endpoint, ...] = ()
         self._limit = Limit(patience, random.random)
         self._deadline = Deadline(patience)
         self._line: deque[Row] = deque()
-        self._flights: dict[asyncio.Task[None], Station] = {}
+        self._flights: dict[asyncio.Task[None], tuple[Row, Station]] = {}
         self._outcomes: Outcomes = []
         self._inside = 0
         self._stopping = False
@@ -96,11 +97,15 @@ class Dispatcher:
         self._answered = self._failed = self._charged = self._requeued = 0
 
     def set_endpoints(self, endpoints: Sequence[Endpoint]) -> None:
-        """The endpoints from now on. What is in flight on one that is gone is called back and asked elsewhere."""
+        """The endpoints from now on, as often as you like: the same ones change nothing. What is in flight on one that
+        is gone is called back and asked elsewhere."""
+        if tuple(endpoints) == self._endpoints:
+            return
+        self._endpoints = tuple(endpoints)
         self._limit.set(endpoints)
-        for task, station in self._flights.items():
+        for flight, (_, station) in self._flights.items():
             if not self._limit.holds(station):
-                task.cancel()
+                flight.cancel()
         self._journal.say("endpoints", replicas=[endpoint.replica for endpoint in endpoints])
         self._heard = self._now()
         self._turn.set()
@@ -140,9 +145,8 @@ class Dispatcher:
                     self._inside -= len(self._line)
                     self._line.clear()
                 while (start := self._next()) is not None:
-                    row, station = start
-                    flight = tasks.create_task(self._fly(session, row, station))
-                    self._flights[flight] = station
+                    flight = tasks.create_task(self._fly(session, *start))
+                    self._flights[flight] = start
                     flight.add_done_callback(self._landed)
                 await self._changed()
             emitting.cancel()
@@ -195,12 +199,6 @@ class Dispatcher:
             asked = question(row.ask, self._spec, self._thinking, endpoint.model)
             seconds = self._deadline.seconds(asked.sampling.max_tokens)
             completion = await complete(session, endpoint, ENGINES[endpoint.engine], asked, seconds)
-        except asyncio.CancelledError:
-            if self._limit.holds(station):
-                raise
-            self._limit.dropped(station)
-            self._requeued += 1
-            self._line.appendleft(row)
         except RequestError as error:
             self._trouble(row, station, error, sent)
         else:
@@ -243,7 +241,11 @@ class Dispatcher:
         self._heard = self._now()
 
     def _landed(self, flight: asyncio.Task[None]) -> None:
-        del self._flights[flight]
+        row, station = self._flights.pop(flight)
+        if flight.cancelled():  # called back, perhaps before it left: then no line of its own ever ran
+            self._limit.dropped(station)
+            self._requeued += 1
+            self._line.appendleft(row)
         self._turn.set()
 
     def _deliver(self, outcome: Answer | Failure) -> None:

@@ -66,6 +66,8 @@ def _message(message: Message) -> JSON:
     """With `reasoning` under the name that chat templates and trainers read."""
     row: JSON = msgspec.to_builtins(message)
     row.setdefault("content", None)
+    if message.tool_calls:
+        row["tool_calls"] = list(message.tool_calls)
     if "reasoning" in row:
         row["reasoning_content"] = row.pop("reasoning")
     return row
