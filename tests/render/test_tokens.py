@@ -44,6 +44,13 @@ def test_an_id_outside_the_embedding_is_refused_before_it_is_sent(folder: Path) 
         load(folder).render((Message("user", "hello"),))
 
 
+def test_what_ends_a_completion_comes_from_both_files(folder: Path) -> None:
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 5]}))
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "eos_token": "<s>"}))
+    assert load(folder).end_tokens == {2: "assistant", 5: ":", 0: "<s>"}
+
+
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()

@@ -20,9 +20,13 @@ class Rendered(msgspec.Struct, frozen=True):
 
 
 class Renderer:
-    def __init__(self, template: Template, tokenizer: Tokenizer, vocabulary: int) -> None:
-        """`vocabulary`: how many ids the model's embedding holds; ids at or above it kill a server."""
+    def __init__(
+        self, template: Template, tokenizer: Tokenizer, vocabulary: int, end_tokens: dict[int, str] | None = None
+    ) -> None:
+        """`vocabulary`: how many ids the model's embedding holds; ids at or above it kill a server.
+        `end_tokens`: ids that end a completion, and their text."""
         self.template, self._tokenizer, self.vocabulary = template, tokenizer, vocabulary
+        self.end_tokens = end_tokens or {}
 
     def render(
         self, messages: tuple[Message, ...], tools: tuple[JSON, ...] | None = None, kwargs: JSON | None = None
@@ -53,7 +57,7 @@ def load(folder: Path) -> Renderer:
         raise ConfigError(f"{path}: no tokenizer: {error}", "stage the model with its tokenizer.json") from None
     template = Template(_template(folder, settings), _special(settings))
     size = tokenizer.get_vocab_size(with_added_tokens=True)
-    return Renderer(template, tokenizer, _vocabulary(folder) or size)
+    return Renderer(template, tokenizer, _vocabulary(folder) or size, _end_tokens(folder, settings, tokenizer))
 
 
 def _json(path: Path) -> JSON:
@@ -81,6 +85,17 @@ def _special(settings: JSON) -> dict[str, str]:
     named = {name: value for name, value in settings.items() if name.endswith("_token") and value is not None}
     texts = {name: value.get("content") if is_object(value) else value for name, value in named.items()}
     return {name: text for name, text in texts.items() if isinstance(text, str)}
+
+
+def _end_tokens(folder: Path, settings: JSON, tokenizer: Tokenizer) -> dict[int, str]:
+    """What the model ends with: eos_token_id of generation_config.json, one or several, and the tokenizer's own."""
+    path = folder / "generation_config.json"
+    named = _json(path).get("eos_token_id") if path.is_file() else None
+    ids = [i for i in (named if is_array(named) else [named]) if isinstance(i, int)]
+    text = _special(settings).get("eos_token")
+    own = tokenizer.token_to_id(text) if text else None
+    texts = {i: tokenizer.id_to_token(i) for i in (*ids, own) if i is not None}
+    return {i: text for i, text in texts.items() if text is not None}
 
 
 def _vocabulary(folder: Path) -> int | None:
