@@ -151,3 +151,27 @@ def test_a_damaged_record_is_named(run: Path) -> None:
 def test_where_no_ledger_lies(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no ledger lies here"):
         Reader(tmp_path)
+
+
+def test_settled_keys_are_those_with_all_samples_ended_for_good(run: Path) -> None:
+    with Writer(run) as writer:
+        writer.commit(
+            [
+                sample(1),
+                sample(1, sample=1),
+                sample(2),
+                failure(3, permanent=True),
+                sample(3, sample=1),
+                failure(4),
+                sample(4, sample=1),
+                *(sample(5, turn=turn, turns=2, sample=index) for turn in range(2) for index in range(2)),
+                sample(6, turns=2),
+                sample(6, turns=2, sample=1),
+                sample(9),
+                sample(9, sample=1),
+            ]
+        )
+    everything = (bytes(16), bytes.fromhex(key_of(8)))
+    with Reader(run) as reader:
+        assert reader.settled(*everything, 2) == {bytes.fromhex(key_of(number)) for number in (1, 3, 5)}
+        assert reader.settled(*everything, 1) == {bytes.fromhex(key_of(number)) for number in (1, 2, 3, 5)}

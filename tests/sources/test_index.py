@@ -201,3 +201,13 @@ def test_tables_of_another_version_are_not_read(tmp_path: Path, index: Index) ->
 def test_a_place_that_cannot_be_written_is_the_machines_fault(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="unable to open"):
         Index(tmp_path / "no folder" / "index.sqlite").build([put(tmp_path / "in.jsonl", prompt(1))], "last")
+
+
+def test_rows_are_found_by_the_order_of_their_keys_and_by_ordinal(tmp_path: Path, index: Index) -> None:
+    index.build([put(tmp_path / "a.jsonl", *(prompt(str(i)) for i in range(7)))], "last")
+    by_ordinal = list(entries(index))
+    found: list[tuple[bytes, int]] = []
+    while page := index.keys(found[-1][0] if found else b"", 3):
+        found += page
+    assert found == sorted((bytes.fromhex(entry.key), entry.ordinal) for entry in by_ordinal)
+    assert index.entries([2, 5]) == [by_ordinal[1], by_ordinal[4]]

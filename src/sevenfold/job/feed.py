@@ -6,6 +6,7 @@ Reads in chunks, so memory does not grow with the input. Knows nothing of endpoi
 import asyncio
 import itertools
 import time
+from array import array
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from sevenfold.types import Ask, Message, Prompt, Sample
 
 CHUNK = 4096
 """Rows looked up in the ledger at once: large enough that a finished prefix of 900,000 rows is passed in seconds."""
+PAGE = 65_536
+"""Keys compared at once when a run is gone on with: a few megabytes."""
 BATCH = 64
 """Prompts parsed at once in the worker thread: small enough that the first request leaves at once."""
 FOLLOW = 0.02
@@ -35,6 +38,7 @@ class Feed:
         """`reopened` hears of every failed row that is asked again."""
         self._index, self._reader, self._reopened = index, reader, reopened
         self._inputs, self._conversation = inputs, conversation
+        self._open_rows: array[int] | None = None
         self._open: dict[str, list[tuple[int, Standing]]] = {}
         self.stopped = False
 
@@ -43,8 +47,9 @@ class Feed:
         self.stopped = True
 
     def is_over(self) -> bool:
-        """Whether a finished index holds nothing that is still to be asked."""
-        return next(self._wanted(), None) is None
+        """Whether a whole index holds nothing that is still to be asked. What it finds is where `asks` begins."""
+        self._open_rows = array("Q", sorted(self._unsettled()))
+        return not self._open_rows
 
     async def asks(self) -> AsyncIterator[Ask]:
         source = prompts(self._inputs, self._conversation.turns, self._wanted())
@@ -64,17 +69,36 @@ class Feed:
             yield Ask(prompt, sample, turn, history + prompt.turns[turn])
 
     def _wanted(self) -> Iterator[Entry]:
+        for chunk in self._growing() if self._open_rows is None else self._known(self._open_rows):
+            if self.stopped:
+                return
+            yield from self._unfinished(chunk)
+
+    def _known(self, ordinals: Sequence[int]) -> Iterator[list[Entry]]:
+        for at in range(0, len(ordinals), CHUNK):
+            yield self._index.entries(ordinals[at : at + CHUNK])
+
+    def _growing(self) -> Iterator[list[Entry]]:
+        """All rows, behind an index that is still being built."""
         after = 0
         while not self.stopped:
             complete = self._index.complete
             chunk = self._index.chunk(after, CHUNK)
-            if not chunk:
-                if complete:
-                    return
+            if chunk:
+                after = chunk[-1].ordinal
+                yield chunk
+            elif complete:
+                return
+            else:
                 time.sleep(FOLLOW)  # a worker thread; the builder is on its way
-                continue
-            after = chunk[-1].ordinal
-            yield from self._unfinished(chunk)
+
+    def _unsettled(self) -> Iterator[int]:
+        """Ordinals, in the order of the keys: both tables are read along their own order, page by page."""
+        after = b""
+        while page := self._index.keys(after, PAGE):
+            settled = self._reader.settled(after, page[-1][0], self._conversation.samples)
+            yield from (ordinal for key, ordinal in page if key not in settled)
+            after = page[-1][0]
 
     def _unfinished(self, chunk: list[Entry]) -> Iterator[Entry]:
         standing = self._reader.standing([entry.key for entry in chunk])

@@ -109,7 +109,8 @@ async def _external(spec: RunSpec) -> tuple[tuple[Endpoint, ...], tuple[str, ...
     endpoints: list[Endpoint] = []
     warnings: list[str] = []
     model = spec.model
-    for url in spec.fleet.endpoints:
+    for named in spec.fleet.endpoints:
+        url = named.rstrip("/").removesuffix("/v1")  # people name it either way
         found = await identify(url, spec.fleet.engine, model, spec.fleet.api_key)
         if isinstance(found, str):
             warnings.append(f"{url}: left out: {found}")

@@ -7,6 +7,7 @@ import msgspec
 from sevenfold.job.folder import RunFolder
 from sevenfold.ledger import atomic_write
 from sevenfold.node.process import alive
+from sevenfold.types import ReplicaStatus
 
 
 class DriveStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +24,8 @@ class DriveStatus(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_second: float = 0.0
     eta: tuple[float, float] | None = None
     requeued: int = 0
+    replicas: tuple[ReplicaStatus, ...] = ()
+    """Those it asks, whoever started them."""
     exit_code: int | None = None
     sentence: str = ""
 
@@ -39,6 +42,6 @@ def published(folder: RunFolder) -> DriveStatus | None:
         return None
 
 
-def is_driven(status: DriveStatus | None) -> bool:
+def is_driven(status: DriveStatus) -> bool:
     """Whether the driver that wrote this is still at work."""
-    return status is not None and status.phase != "ended" and alive(status.pid, status.started)
+    return status.phase != "ended" and alive(status.pid, status.started)

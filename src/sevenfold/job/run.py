@@ -186,6 +186,7 @@ class Regeneration:
             tokens_per_second=round(progress.tokens_per_second, 1),
             eta=progress.eta,
             requeued=facts.requeued,
+            replicas=self.fleet.replicas,
         )
         publish(self.folder, status)
 
@@ -193,7 +194,13 @@ class Regeneration:
         self.phase = "ended"
         now = time.time()
         status = DriveStatus(
-            pid=self._me.pid, started=self._me.started, at=now, phase="ended", exit_code=exit_code, sentence=sentence
+            pid=self._me.pid,
+            started=self._me.started,
+            at=now,
+            phase="ended",
+            exit_code=exit_code,
+            sentence=sentence,
+            replicas=self.fleet.replicas,
         )
         publish(self.folder, status)
         self._journal.say("run ended", exit_code=exit_code, sentence=sentence)

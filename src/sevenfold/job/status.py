@@ -10,9 +10,11 @@ from sevenfold.errors import ConfigError
 from sevenfold.job.folder import RunFolder
 from sevenfold.job.prepare import saved_spec
 from sevenfold.job.publish import DriveStatus, is_driven, published
-from sevenfold.ledger import Reader
+from sevenfold.ledger import Reader, read_manifest
 from sevenfold.sources import Index
 from sevenfold.types import ReplicaStatus
+
+NOBODY = DriveStatus(pid=0, started=0.0, at=0.0, phase="ended")
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -36,16 +38,16 @@ class RunStatus(msgspec.Struct, frozen=True):
     verdicts: dict[str, int]
     failures: dict[str, int]
     replicas: tuple[ReplicaStatus, ...]
-    tokens: dict[str, int]
-    rows_per_second: float
-    tokens_per_second: float
-    eta_seconds: tuple[float, float] | None
-    requeued: int
-    seen_seconds_ago: float | None
+    tokens: dict[str, int] = {}
+    rows_per_second: float = 0.0
+    tokens_per_second: float = 0.0
+    eta_seconds: tuple[float, float] | None = None
+    requeued: int = 0
+    seen_seconds_ago: float | None = None
     """Age of the driver's last word; None where no driver is at work."""
-    sentence: str
+    sentence: str = ""
     """How the last driver ended."""
-    exit_code: int | None
+    exit_code: int | None = None
     fingerprint: str = ""
     schema: int = 1
 
@@ -54,62 +56,44 @@ def status(path: Path) -> RunStatus:
     """Works beside a running driver and after it. ConfigError where nothing of ours lies there."""
     folder = RunFolder(path)
     found = fleet.status(path)
-    driver = published(folder)
+    driver = published(folder) or NOBODY
+    live = driver if is_driven(driver) else NOBODY
+    replicas = found.replicas if found else driver.replicas
     if not folder.manifest.is_file():
-        return _fleet_only(path, found.replicas if found else ())
+        return _fleet_only(path, replicas)
     index = Index(folder.index)
     counts, samples = index.counts(), saved_spec(folder).conversation.samples
-    tally = Reader(path).tally()
-    driven = is_driven(driver)
-    total = counts.rows * samples + counts.refused
-    left = total - counts.refused - tally.rows_done - tally.rows_failed
+    with Reader(path) as reader:
+        tally = reader.tally()
     rows = Rows(
-        total=total,
+        total=counts.rows * samples + counts.refused,
         done=tally.rows_done,
         failed=tally.rows_failed,
         refused=counts.refused,
-        in_flight=driver.in_flight if driver and driven else 0,
+        in_flight=live.in_flight,
     )
+    over = index.complete and rows.done + rows.failed + rows.refused >= rows.total
     return RunStatus(
         run=str(path),
-        state=_state(driver if driven else None, left, index.complete),
+        state=live.phase if live is not NOBODY else "finished" if over else "unfinished",
         rows=rows,
         verdicts=tally.verdicts,
         failures=tally.failure_kinds,
-        replicas=found.replicas if found else (),
+        replicas=replicas,
         tokens={"prompt": tally.prompt_tokens, "completion": tally.completion_tokens},
-        rows_per_second=driver.rows_per_second if driver and driven else 0.0,
-        tokens_per_second=driver.tokens_per_second if driver and driven else 0.0,
-        eta_seconds=driver.eta if driver and driven else None,
-        requeued=driver.requeued if driver else 0,
-        seen_seconds_ago=round(time.time() - driver.at, 1) if driver and driven else None,
-        sentence=driver.sentence if driver else "",
-        exit_code=driver.exit_code if driver else None,
+        rows_per_second=live.rows_per_second,
+        tokens_per_second=live.tokens_per_second,
+        eta_seconds=live.eta,
+        requeued=driver.requeued,
+        seen_seconds_ago=round(time.time() - live.at, 1) if live is not NOBODY else None,
+        sentence=driver.sentence,
+        exit_code=driver.exit_code,
+        fingerprint=read_manifest(path).fingerprint,
     )
-
-
-def _state(driver: DriveStatus | None, left: int, counted: bool) -> str:
-    if driver:
-        return driver.phase
-    return "finished" if counted and left <= 0 else "unfinished"
 
 
 def _fleet_only(path: Path, replicas: tuple[ReplicaStatus, ...]) -> RunStatus:
     if not replicas:
         raise ConfigError(f"{path}: neither a run nor replicas lie here", "name a folder that `run` or `up` made")
-    return RunStatus(
-        run=str(path),
-        state="fleet",
-        rows=Rows(0, 0, 0, 0, 0),
-        verdicts={},
-        failures={},
-        replicas=replicas,
-        tokens={},
-        rows_per_second=0.0,
-        tokens_per_second=0.0,
-        eta_seconds=None,
-        requeued=0,
-        seen_seconds_ago=None,
-        sentence="",
-        exit_code=None,
-    )
+    rows = Rows(total=0, done=0, failed=0, refused=0, in_flight=0)
+    return RunStatus(run=str(path), state="fleet", rows=rows, verdicts={}, failures={}, replicas=replicas)

@@ -102,6 +102,14 @@ class Reader:
                 found[row] = SINGLE[state] if turns == 1 else _further(found.get(row, NOTHING), turn, turns, state)
         return found
 
+    def settled(self, after: bytes, upto: bytes, samples: int) -> set[bytes]:
+        """Raw keys in (after, upto] of which nothing is to be asked any more: as many samples as these have their last
+        turn or a permanent failure. In key order this passes 900,000 rows in a second, which `standing` cannot."""
+        query = """SELECT key FROM outcome WHERE key > ? AND key <= ? AND sample < ?
+            AND (state = ? AND turn + 1 = turns OR state = ?) GROUP BY key HAVING count(*) = ?"""
+        values = (after, upto, samples, files.SAMPLE, files.PERMANENT, samples)
+        return {key for file in self._files for (key,) in self._look(file, query, values)}
+
     def conversation(self, key: str, sample: int) -> list[Sample]:
         """The turns answered so far, from the first on."""
         file = self._files[files.file_of(key, len(self._files))]

@@ -137,13 +137,24 @@ class Index:
 
     def chunk(self, after: int, size: int) -> list[Entry]:
         """The next rows behind this ordinal; ordinals count from 1."""
-        return [
-            Entry(ordinal, key.hex(), turns, file, line, twin)
-            for ordinal, key, turns, file, line, twin in self._query(
-                "SELECT ordinal, key, turns, file, line, twin FROM row WHERE ordinal > ? ORDER BY ordinal LIMIT ?",
-                (after, size),
-            )
-        ]
+        found = self._query(
+            "SELECT ordinal, key, turns, file, line, twin FROM row WHERE ordinal > ? ORDER BY ordinal LIMIT ?",
+            (after, size),
+        )
+        return [_entry(*row) for row in found]
+
+    def keys(self, after: bytes, size: int) -> list[tuple[bytes, int]]:
+        """The next (raw key, ordinal) in the order of the keys."""
+        return self._query("SELECT key, ordinal FROM row WHERE key > ? ORDER BY key LIMIT ?", (after, size))
+
+    def entries(self, ordinals: Sequence[int]) -> list[Entry]:
+        """Of some thousand ordinals at most, ascending."""
+        marks = ",".join("?" * len(ordinals))
+        found = self._query(
+            f"SELECT ordinal, key, turns, file, line, twin FROM row WHERE ordinal IN ({marks}) ORDER BY ordinal",
+            ordinals,
+        )
+        return [_entry(*row) for row in found]
 
     def refusals(self) -> Iterator[Refusal]:
         after = 0
@@ -230,6 +241,10 @@ class _Pass:
         self._db.executemany("INSERT OR REPLACE INTO format VALUES(?, ?)", self._formats.items())
         self._db.commit()
         return self._rows
+
+
+def _entry(ordinal: int, key: bytes, turns: int, file: int, line: int, twin: int) -> Entry:
+    return Entry(ordinal, key.hex(), turns, file, line, twin)
 
 
 def _stat(path: Path) -> tuple[str, int, int]:
