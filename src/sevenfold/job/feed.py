@@ -17,8 +17,8 @@ from sevenfold.types import Ask, Message, Prompt, Sample
 
 CHUNK = 4096
 """Rows looked up in the ledger at once: large enough that a finished prefix of 900,000 rows is passed in seconds."""
-PAGE = 65_536
-"""Keys compared at once when a run is gone on with: a few megabytes."""
+PAGE = 8_192
+"""Keys compared at once when a run is gone on with: a megabyte or two."""
 BATCH = 64
 """Prompts parsed at once in the worker thread: small enough that the first request leaves at once."""
 FOLLOW = 0.02
