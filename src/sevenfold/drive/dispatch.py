@@ -103,9 +103,9 @@ class Dispatcher:
             return
         self._endpoints = tuple(endpoints)
         self._limit.set(endpoints)
-        for flight, (_, station) in self._flights.items():
+        for lane, (_, station) in self._flights.items():
             if not self._limit.holds(station):
-                flight.cancel()
+                lane.cancel()
         self._journal.say("endpoints", replicas=[endpoint.replica for endpoint in endpoints])
         self._heard = self._now()
         self._turn.set()
@@ -145,9 +145,9 @@ class Dispatcher:
                     self._inside -= len(self._line)
                     self._line.clear()
                 while (start := self._next()) is not None:
-                    flight = tasks.create_task(self._fly(session, *start))
-                    self._flights[flight] = start
-                    flight.add_done_callback(self._landed)
+                    lane = tasks.create_task(self._lane(session, *start))
+                    self._flights[lane] = start
+                    lane.add_done_callback(self._left)
                 await self._changed()
             emitting.cancel()
 
@@ -181,6 +181,8 @@ class Dispatcher:
 
     def _next(self) -> tuple[Row, Station] | None:
         """A row that may go now, and where to."""
+        if self._stopping:
+            return None
         now = self._now()
         for place in range(min(len(self._line), LOOK)):
             row = self._line[place]
@@ -191,6 +193,16 @@ class Dispatcher:
             if not row.tried:
                 return None
         return None
+
+    async def _lane(self, session: aiohttp.ClientSession, row: Row, station: Station) -> None:
+        """One request after the other, while there are rows that may go: a new task for each would be work for
+        nothing."""
+        me = asyncio.current_task()
+        assert me is not None
+        await self._fly(session, row, station)
+        while (start := self._next()) is not None:
+            self._flights[me] = start
+            await self._fly(session, *start)
 
     async def _fly(self, session: aiohttp.ClientSession, row: Row, station: Station) -> None:
         sent = self._now()
@@ -233,6 +245,7 @@ class Dispatcher:
         else:
             self._requeued += 1
         self._line.appendleft(row)
+        self._turn.set()
 
     def _works(self, station: Station) -> None:
         if station.is_failing:
@@ -240,9 +253,9 @@ class Dispatcher:
         self._limit.answered(station)
         self._heard = self._now()
 
-    def _landed(self, flight: asyncio.Task[None]) -> None:
-        row, station = self._flights.pop(flight)
-        if flight.cancelled():  # called back, perhaps before it left: then no line of its own ever ran
+    def _left(self, lane: asyncio.Task[None]) -> None:
+        row, station = self._flights.pop(lane)
+        if lane.cancelled():  # called back, perhaps before it set out: then no line of its own ever ran
             self._limit.dropped(station)
             self._requeued += 1
             self._line.appendleft(row)
