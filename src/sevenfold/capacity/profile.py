@@ -19,7 +19,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     name: str
     description: str = ""
     """One line for the list of profiles."""
-    engine: Literal["sglang", "vllm", "llamacpp"]
+    engine: Literal["sglang", "vllm", "llamacpp", "fake"]
     engine_version: str
     """The version it was written for: flags move between versions."""
     model: str

@@ -27,6 +27,11 @@ VERBS = {
     "audit": ("sevenfold.cli.audit:audit", "Judge a run or a file of rows: is it any good?"),
     "export": ("sevenfold.cli.export:export", "Write the good rows of a run, with a manifest beside them."),
     "inspect": ("sevenfold.cli.inspect:inspect", "Show what would be sent, without sending it."),
+    "plan": (
+        "sevenfold.cli.plan:plan",
+        "Say what a launch really gives, what limits it and what it costs; no GPU needed.",
+    ),
+    "profile": ("sevenfold.cli.profile:profile", "List, show and make launch profiles."),
     "up": ("sevenfold.cli.fleet:up", "Start the replicas and wait until each answers; they stay until `down`."),
     "down": ("sevenfold.cli.fleet:down", "Stop the replicas of a run folder, and what a crash left of them."),
     "logs": ("sevenfold.cli.fleet:logs", "Print the end of the replicas' logs."),
