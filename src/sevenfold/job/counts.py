@@ -10,8 +10,11 @@ from sevenfold.types import Outcome, Sample
 class Counts:
     """Written by the sink's thread, read by the publisher's: one lock, held for an increment."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally | None = None) -> None:
         self._lock = threading.Lock()
+        self.begin(tally or Tally())
+
+    def begin(self, tally: Tally) -> None:
         self.done, self.failed = tally.rows_done, tally.rows_failed
         self.tokens = tally.completion_tokens
         self.verdicts: Counter[str] = Counter(tally.verdicts)

@@ -8,6 +8,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 from sevenfold import fleet
@@ -22,7 +23,7 @@ from sevenfold.job.prepare import Prepared
 from sevenfold.job.publish import DriveStatus, publish
 from sevenfold.job.sink import Sink
 from sevenfold.job.thinking import settle
-from sevenfold.ledger import Reader, Writer
+from sevenfold.ledger import Reader, Tally, Writer
 from sevenfold.node.process import Identity, identity
 from sevenfold.observe.progress import Pace, Progress
 from sevenfold.sources import Index
@@ -46,7 +47,7 @@ class Regeneration:
         self.phase: Phase = "starting"
         self.index = Index(self.folder.index)
         self.reader = Reader(self.folder.path)
-        self.counts = Counts(self.reader.tally())
+        self.counts = Counts()
         self._beat = beat
         self._journal = Journal(self.folder.events, "driver")
         self._feed = Feed(self.index, self.reader, prepared.inputs, self.spec.conversation, self.counts.reopen)
@@ -98,7 +99,7 @@ class Regeneration:
     async def _work(self, writer: Writer) -> Ending:
         turns = self.spec.conversation.turns
         current = await asyncio.to_thread(self.index.is_current, self.prepared.inputs, turns)
-        if current and await asyncio.to_thread(self._feed.is_over):
+        if await self._is_over(current):
             return ending(self, None)  # nothing to ask: no replica is started for it
         if not current:
             await asyncio.to_thread(self.index.clear)  # the feed must not see the rows of other inputs
@@ -116,6 +117,14 @@ class Regeneration:
             self._feed.stop()
             if ours:
                 await asyncio.to_thread(fleet.stop, self.folder.path)
+
+    async def _is_over(self, current: bool) -> bool:
+        """Counts what the ledger holds and, where the index can be trusted, looks for what is still to be asked."""
+        async with asyncio.TaskGroup() as tasks:
+            counting = tasks.create_task(asyncio.to_thread(count, self.folder.path))
+            looking = tasks.create_task(asyncio.to_thread(self._feed.is_over)) if current else None
+        self.counts.begin(counting.result())
+        return looking is not None and looking.result()
 
     async def _start_fleet(self) -> bool:
         """True where this run started replicas, so that they end with it."""
@@ -204,6 +213,11 @@ class Regeneration:
         )
         publish(self.folder, status)
         self._journal.say("run ended", exit_code=exit_code, sentence=sentence)
+
+
+def count(run: Path) -> Tally:
+    with Reader(run) as reader:  # a connection of its own: the feed's is busy
+        return reader.tally()
 
 
 def external(prepared: Prepared) -> FleetStatus:

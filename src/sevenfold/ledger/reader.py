@@ -106,8 +106,11 @@ class Reader:
         """Raw keys in (after, upto] of which nothing is to be asked any more: as many samples as these have their last
         turn or a permanent failure. In key order this passes 900,000 rows in a second, which `standing` cannot."""
         query = """SELECT key FROM outcome WHERE key > ? AND key <= ? AND sample < ?
-            AND (state = ? AND turn + 1 = turns OR state = ?) GROUP BY key HAVING count(*) = ?"""
-        values = (after, upto, samples, files.SAMPLE, files.PERMANENT, samples)
+            AND (state = ? AND turn + 1 = turns OR state = ?)"""
+        values: list[object] = [after, upto, samples, files.SAMPLE, files.PERMANENT]
+        if samples > 1:  # else a key comes once, and grouping would cost a fifth of the time
+            query += " GROUP BY key HAVING count(*) = ?"
+            values.append(samples)
         return {key for file in self._files for (key,) in self._look(file, query, values)}
 
     def conversation(self, key: str, sample: int) -> list[Sample]:
