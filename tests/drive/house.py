@@ -75,6 +75,6 @@ class Kept:
 
 
 def dispatcher(sink: Kept, *endpoints: Endpoint, patience: Patience = HASTE) -> Dispatcher:
-    made = Dispatcher(spec(), True, sink, patience=patience)
+    made = Dispatcher(spec(), sink, patience=patience)
     made.set_endpoints(endpoints)
     return made

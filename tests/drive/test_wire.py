@@ -16,7 +16,7 @@ from tests.drive.house import ask, endpoint, server, spec, until
 
 
 def asked(number: int = 1, text: str = "") -> Question:
-    return question(ask(number, text) if text else ask(number), spec(), False, "fake")
+    return question(ask(number, text) if text else ask(number), spec(), "fake")
 
 
 async def carry(to: Endpoint, what: Question, seconds: float = 30.0) -> Completion:

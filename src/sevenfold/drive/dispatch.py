@@ -22,6 +22,7 @@ from sevenfold.drive.wire import complete, open_session
 from sevenfold.engines import ENGINES
 from sevenfold.errors import AttemptError, FleetError, ReplicaError, RequestError, RowError
 from sevenfold.events import SILENT, Journal
+from sevenfold.render import Renderer
 from sevenfold.types import Ask, Completion, Endpoint, Failure
 
 BATCH = 256
@@ -70,10 +71,15 @@ its place. What it raises ends the run."""
 
 class Dispatcher:
     def __init__(
-        self, spec: RunSpec, thinking: bool, sink: Sink, journal: Journal = SILENT, patience: Patience | None = None
+        self,
+        spec: RunSpec,
+        sink: Sink,
+        journal: Journal = SILENT,
+        patience: Patience | None = None,
+        renderer: Renderer | None = None,
     ) -> None:
         patience = patience or Patience()
-        self._spec, self._thinking, self._sink, self._journal = spec, thinking, sink, journal
+        self._spec, self._sink, self._journal, self._renderer = spec, sink, journal, renderer
         self._patience = patience
         self._endpoints: tuple[Endpoint, ...] = ()
         self._limit = Limit(patience, random.random)
@@ -208,7 +214,7 @@ class Dispatcher:
         sent = self._now()
         endpoint = station.endpoint
         try:
-            asked = question(row.ask, self._spec, self._thinking, endpoint.model)
+            asked = question(row.ask, self._spec, endpoint.model, self._renderer)
             seconds = self._deadline.seconds(asked.sampling.max_tokens)
             completion = await complete(session, endpoint, ENGINES[endpoint.engine], asked, seconds)
         except RequestError as error:

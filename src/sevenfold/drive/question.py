@@ -8,22 +8,33 @@ import msgspec
 from sevenfold.config import RunSpec, Sampling
 from sevenfold.engines.base import Question
 from sevenfold.errors import RowError
+from sevenfold.render import Renderer
 from sevenfold.types import JSON, Ask
 
 KNOWN = frozenset(Sampling.__struct_fields__) - {"extra"}
 
 
-def question(ask: Ask, spec: RunSpec, thinking: bool, model: str) -> Question:
-    """RowError where the row's own sampling parameters are out of range."""
-    prompt = ask.prompt
-    return Question(
+def question(ask: Ask, spec: RunSpec, model: str, renderer: Renderer | None = None) -> Question:
+    """With a renderer the prompt goes out as token ids, rendered here by the model's own template.
+
+    RowError where the row's own sampling parameters are out of range, or where the template refuses the row."""
+    prompt, conversation = ask.prompt, spec.conversation
+    thinking = conversation.thinking is not False
+    asked = Question(
         messages=ask.messages,
         model=model,
         sampling=_sampling(spec.sampling, prompt.sampling, ask.sample),
         thinking=thinking,
         request_id=secrets.token_hex(16),
         tools=prompt.tools,
-        template_kwargs=spec.conversation.template_kwargs,
+        template_kwargs=conversation.template_kwargs,
+    )
+    if renderer is None:
+        return asked
+    kwargs = {"enable_thinking": thinking, **conversation.template_kwargs}
+    rendered = renderer.render(ask.messages, prompt.tools, kwargs)
+    return msgspec.structs.replace(
+        asked, prompt_token_ids=rendered.ids, rendered_prompt=rendered.text, end_tokens=renderer.end_tokens
     )
 
 

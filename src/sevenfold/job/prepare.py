@@ -16,12 +16,16 @@ from sevenfold.job.folder import RunFolder, default_folder
 from sevenfold.ledger import Manifest, atomic_write, create, read_manifest, write_manifest
 from sevenfold.node.models import Model, resolve
 from sevenfold.node.mounts import require_local
+from sevenfold.render import Renderer, load
 from sevenfold.sources import expand
 from sevenfold.types import JSON, Endpoint, is_object
 
 EXTERNAL_SLOTS = 64
 """Requests in flight per endpoint that somebody else started, when the spec names no number: enough to fill a small
 server's batch without flooding its queue."""
+
+TOKEN_EXACT = frozenset({"sglang"})
+"""Engines that are given prompts as ids. llama.cpp and vLLM render themselves and tell the ids they saw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class Prepared:
     model: Model | None
     fleet: Path
     """The folder whose supervisor's replicas answer: the run's own, or one that `up` filled."""
+    renderer: Renderer | None = None
+    """Where prompts are rendered here and go out as token ids: engines that take ids, models with a tokenizer."""
     endpoints: tuple[Endpoint, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -69,7 +75,8 @@ async def prepare(spec: RunSpec, output: Path | None, fleet: Path | None = None)
         )
         write_manifest(folder.path, manifest)
     atomic_write(folder.spec, dump(spec))
-    return Prepared(folder, spec, inputs, manifest, model, fleet or folder.path, endpoints, warnings)
+    renderer = load(model.path) if model and spec.fleet.engine in TOKEN_EXACT else None
+    return Prepared(folder, spec, inputs, manifest, model, fleet or folder.path, renderer, endpoints, warnings)
 
 
 def saved_spec(folder: RunFolder) -> RunSpec:

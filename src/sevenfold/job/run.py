@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from sevenfold import fleet
 from sevenfold.audit import Gate, Judge, rules
 from sevenfold.drive import Dispatcher, Facts
@@ -137,10 +139,12 @@ class Regeneration:
     async def _drive(self, writer: Writer) -> Gate:
         await self._ready.wait()
         thinking = await settle(self.fleet.endpoints[0], self.prepared)
+        conversation = msgspec.structs.replace(self.spec.conversation, thinking=thinking)
+        spec = msgspec.structs.replace(self.spec, conversation=conversation)
         limits = rules(self.spec.judge)
         gate = Gate(limits)
         sink = Sink(writer, Judge(limits), gate, thinking, self.counts.see)
-        self._dispatcher = Dispatcher(self.spec, thinking, sink, self._journal)
+        self._dispatcher = Dispatcher(spec, sink, self._journal, renderer=self.prepared.renderer)
         self._dispatcher.set_endpoints(self.fleet.endpoints)
         self.phase = "running"
         await self._dispatcher.run(self._feed.asks())

@@ -16,7 +16,7 @@ class Sink:
     def __init__(
         self, writer: Writer, judge: Judge, gate: Gate, thinking: bool, seen: Callable[[Outcome], None]
     ) -> None:
-        """`seen` hears of every outcome that is new in the ledger."""
+        """`thinking`: whether it was asked for. `seen` hears of every outcome that is new in the ledger."""
         self._writer, self._judge, self._gate = writer, judge, gate
         self._thinking, self._seen = thinking, seen
 
