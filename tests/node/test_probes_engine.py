@@ -39,7 +39,7 @@ def test_the_engine_is_looked_for_in_its_own_interpreter(found: Installed | None
         (Build(4.2), GPU, "ok", "import takes 4.2 s; / lies on "),
         (Build(21.0), GPU, "warn", "import takes 21 s; / lies on "),
         (Build(1.0, "ImportError: no libcuda"), GPU, "fail", "cannot be imported: ImportError: no libcuda"),
-        (None, GPU, "fail", "import did not end well in 60 s; / lies on "),
+        (None, GPU, "fail", "import does not end in 60 s; / lies on "),
         (None, None, "note", "import takes more than 6 s; / lies on "),
     ],
 )
@@ -75,6 +75,10 @@ def test_an_import_that_fails_or_hangs(tmp_path: Path) -> None:
     took = build(broken, "sglang", 30.0)
     assert took is not None
     assert took.error == "ImportError: no libcuda.so.1"
+    dying = os.fspath(fake_package(tmp_path / "c", "import os\nos._exit(1)\n"))
+    took = build(dying, "sglang", 30.0)
+    assert took is not None
+    assert took.error == "the interpreter died of it"
     hanging = os.fspath(fake_package(tmp_path / "b", "import threading\nthreading.Event().wait()\n"))
     assert build(hanging, "sglang", 0.3) is None
 

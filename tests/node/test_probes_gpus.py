@@ -43,6 +43,11 @@ def test_no_gpu_visible(needed: bool, level: str) -> None:
     assert (found.level, found.sentence[:16]) == (level, "no GPU visible (")
 
 
+def test_a_preset_list_on_a_machine_without_a_driver() -> None:
+    (found,) = counted(("0",), "0", (), 1, needed=True)
+    assert found.sentence == "no GPU visible (CUDA_VISIBLE_DEVICES=0, the driver shows none)"
+
+
 def test_a_preset_entry_that_is_no_gpu_here() -> None:
     found = list(counted(("GPU-00", "GPU-zz", "MIG-1"), "GPU-00,GPU-zz,MIG-1", EIGHT, 1, needed=True))
     assert found[0].sentence == "CUDA_VISIBLE_DEVICES names GPU-zz: no such GPU here"

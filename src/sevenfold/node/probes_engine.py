@@ -48,7 +48,7 @@ def imported(subject: Subject) -> Iterable[Finding]:
     if build is None and subject.patience == ENGINE_PATIENCE_WITHOUT_GPU:
         yield note(f"import takes more than {subject.patience:.0f} s; {where}", "not waited for, as no GPU is here")
     elif build is None:
-        yield fail(f"import did not end well in {subject.patience:.0f} s; {where}", _nearer(mount.kind))
+        yield fail(f"import does not end in {subject.patience:.0f} s; {where}", _nearer(mount.kind))
     elif build.error:
         yield fail(f"cannot be imported: {build.error}", "reinstall it, or name another fleet.python")
     elif build.seconds > SLOW:

@@ -57,12 +57,13 @@ def counted(
 ) -> Iterator[Finding]:
     """Pure. `replicas`: GPUs asked for."""
     said = f"{VARIABLE}={preset}" if preset is not None else "all of them"
-    if not entries:
-        where = said if preset is not None else "the driver shows none"
+    if not entries or not everything:
+        shown = "" if everything else "the driver shows none"
+        where = ", ".join(part for part in (said if preset is not None else "", shown) if part)
         sentence = f"no GPU visible ({where})"
         if not needed:
             yield note(f"{sentence}: the engine runs on the CPU")
-        elif preset is not None:
+        elif everything:
             yield fail(sentence, "unset it, or name GPUs in it; nvidia-smi -L lists them")
         else:
             yield fail(sentence, "nvidia-smi -L must list one; in a container: docker run --gpus all")
