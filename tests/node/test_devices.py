@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sevenfold.node import nvml
-from sevenfold.node.devices import MIB, Device, Process, from_nvml, from_smi, named, place, runs_on
+from sevenfold.node.devices import MIB, Device, Driver, Process, driver, from_nvml, from_smi, named, place, runs_on
 from sevenfold.node.process import output
 
 H200 = (
@@ -143,8 +143,10 @@ def test_nvml_is_asked_and_what_it_refuses_is_none() -> None:
     assert device["processes"] == [{"pid": 7, "used_bytes": None}]
 
 
-def test_l13_an_nvidia_smi_that_hangs_is_left_after_its_time(tmp_path: Path) -> None:
+def test_l13_an_nvidia_smi_that_hangs_is_left_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hanging = tmp_path / "nvidia-smi"
     hanging.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
     hanging.chmod(hanging.stat().st_mode | stat.S_IXUSR)
     assert output((os.fspath(hanging),), 0.05) == ""
+    monkeypatch.setenv("PATH", os.fspath(tmp_path), prepend=":")
+    assert driver(0.5) == Driver(hangs=True)

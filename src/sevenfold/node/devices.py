@@ -71,14 +71,14 @@ class Place(msgspec.Struct, frozen=True):
 
 def driver(seconds: float = PATIENCE) -> Driver | None:
     """None where there is none."""
-    began = time.monotonic()
+    end = time.monotonic() + seconds
     said = output(NVML, seconds)
     if said:
         return from_nvml(said)
-    if time.monotonic() - began >= seconds:
-        return Driver(hangs=True)  # nvidia-smi would hang too
-    table = output(SMI, seconds)
-    return from_smi(table, output(SMI_PROCESSES, seconds)) if table else None
+    table = output(SMI, max(0.0, end - time.monotonic()))
+    if table:
+        return from_smi(table, output(SMI_PROCESSES, seconds))
+    return Driver(hangs=True) if time.monotonic() >= end else None
 
 
 def from_nvml(said: str) -> Driver:
