@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from sevenfold import fleet
-from sevenfold.errors import ConfigError, FleetError
+from sevenfold.errors import ConfigError, FleetError, NodeError
 from sevenfold.fleet.plan import FleetPlan
 from sevenfold.node import process
 from sevenfold.types import ReplicaStatus
@@ -103,14 +103,13 @@ def test_an_interpreter_that_is_not_there(run: Path, stub_plan: FleetPlan) -> No
     assert "fleet.python" in ended
 
 
-def test_a_taken_port_is_passed_over(run: Path, stub_plan: FleetPlan) -> None:
+def test_a_named_port_that_is_taken_stops_the_start_and_names_its_holder(run: Path, stub_plan: FleetPlan) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         replicas = tuple(msgspec.structs.replace(s, port=port) for s in stub_plan.replicas)
-        fleet.start(run, msgspec.structs.replace(stub_plan, replicas=replicas))
-        url = until(run, all_ready).replicas[0].url
-    assert url.startswith("http://127.0.0.1:")
-    assert not url.endswith(f":{port}")
+        with pytest.raises(NodeError, match=f"port {port} is in use: pid {os.getpid()}: "):
+            fleet.start(run, msgspec.structs.replace(stub_plan, replicas=replicas))
+    assert fleet.status(run) is None
 
 
 def test_a_restarted_replica_keeps_its_port(run: Path, stub_plan: FleetPlan) -> None:

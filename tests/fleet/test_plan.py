@@ -61,3 +61,9 @@ def test_no_plan(tmp_path: Path) -> None:
     plan_path(tmp_path).write_text("{}")
     with pytest.raises(ConfigError, match="not a fleet's plan"):
         read_plan(tmp_path)
+
+
+def test_an_engine_that_needs_a_gpu_is_not_planned_without_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ConfigError, match="no GPU visible"):
+        plan_for(RunSpec(fleet=Fleet(engine="sglang")), MODEL, tmp_path)

@@ -1,7 +1,7 @@
 import pytest
 
 from sevenfold.errors import ConfigError
-from sevenfold.node.gpus import listed, visible_gpus
+from sevenfold.node.gpus import chosen, visible_gpus
 
 
 @pytest.mark.parametrize(
@@ -13,15 +13,15 @@ def test_a_preset_list_is_kept_as_it_is(preset: str, expected: tuple[str, ...]) 
 
 
 def test_a_gpu_named_twice_is_refused() -> None:
-    with pytest.raises(ConfigError, match="names a GPU twice"):
+    with pytest.raises(ConfigError, match="names a GPU twice: 0"):
         visible_gpus({"CUDA_VISIBLE_DEVICES": "0,0"})
 
 
-def test_nvidia_smi_lists_gpus_and_their_slices() -> None:
-    text = (
-        "GPU 0: NVIDIA H200 (UUID: GPU-5f1c)\n"
-        "  MIG 1g.18gb     Device  0: (UUID: MIG-77aa)\n"
-        "GPU 1: NVIDIA H200 (UUID: GPU-9d2e)\n"
-    )
-    assert listed(text) == ("0", "1")
-    assert listed("") == ()
+def test_without_a_list_all_are_ours() -> None:
+    assert chosen(None, lambda: ("0", "1")) == ("0", "1")
+
+
+@pytest.mark.parametrize("preset", ["", "-1", "NoDevFiles"])
+def test_no_gpu_visible_is_an_error_where_one_is_needed(preset: str) -> None:
+    with pytest.raises(ConfigError, match=f"no GPU visible: CUDA_VISIBLE_DEVICES={preset}"):
+        visible_gpus({"CUDA_VISIBLE_DEVICES": preset}, needed=True)

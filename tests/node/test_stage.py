@@ -1,12 +1,13 @@
 import hashlib
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from sevenfold.errors import NodeError
-from sevenfold.node.stage import Room, clean, left_over, refusal, stage
+from sevenfold.node.stage import Room, clean, left_over, refusal, size_of, stage
 
 GB = 10**9
 PLENTY = Room(free=10**15)
@@ -99,3 +100,34 @@ def test_left_overs_of_a_crash_are_named_and_cleaned(model: Path, tmp_path: Path
     assert left_over(tmp_path / "ram") == (partial,)
     assert clean(tmp_path / "ram") == (partial,)
     assert left_over(tmp_path / "ram") == ()
+
+
+def test_the_links_of_a_hub_cache_become_files(model: Path, tmp_path: Path) -> None:
+    """models--ORG--NAME/snapshots/COMMIT holds links into blobs."""
+    snapshot = tmp_path / "snapshots" / "abc"
+    (snapshot / "sub").mkdir(parents=True)
+    for name in ("config.json", "empty", "sub/weights.safetensors"):
+        (snapshot / name).symlink_to(model / name)
+    local = stage(snapshot, tmp_path / "ram", PLENTY)
+    assert content(local) == content(model)
+    assert not any(path.is_symlink() for path in local.rglob("*"))
+    assert size_of(snapshot) == 10242
+
+
+def test_a_single_file_is_staged_too(model: Path, tmp_path: Path) -> None:
+    source = model / "sub" / "weights.safetensors"
+    local = stage(source, tmp_path / "ram", PLENTY)
+    assert (local.name, local.read_bytes()) == (source.name, source.read_bytes())
+    assert stage(source, tmp_path / "ram", Room(free=0)) == local
+
+
+def test_a_file_larger_than_memory_is_never_held_whole(tmp_path: Path) -> None:
+    """Chunk by chunk: the peak of what Python holds stays at the chunks in flight, whatever the file's size."""
+    source = tmp_path / "big"
+    source.mkdir()
+    (source / "weights").write_bytes(bytes(8 << 20))
+    tracemalloc.start()
+    stage(source, tmp_path / "ram", PLENTY, chunk=1 << 16)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20

@@ -35,6 +35,14 @@ VERBS = {
     "up": ("sevenfold.cli.fleet:up", "Start the replicas and wait until each answers; they stay until `down`."),
     "down": ("sevenfold.cli.fleet:down", "Stop the replicas of a run folder, and what a crash left of them."),
     "logs": ("sevenfold.cli.fleet:logs", "Print the end of the replicas' logs."),
+    "doctor": (
+        "sevenfold.cli.doctor:doctor",
+        "Examine this machine before anything is started; every fault with its remedy.",
+    ),
+    "stage": (
+        "sevenfold.cli.stage:stage",
+        "Copy a model once to a local disk or RAM disk: whole, verified, resumable.",
+    ),
     "demo": ("sevenfold.cli.demo:demo", "The whole job on this machine's CPU, in a few minutes."),
 }
 """Where each verb lives, and its help line: a verb is imported only when it is called."""

@@ -29,6 +29,10 @@ NO_GPU = frozenset({"fake"})
 """Engines that use none, however many there are."""
 
 
+NEEDS_GPU = frozenset({"sglang"})
+"""Engines that cannot do without. vLLM has builds for CPUs; llama.cpp runs on both."""
+
+
 class FleetPlan(msgspec.Struct, frozen=True):
     engine: str
     run: str
@@ -46,8 +50,9 @@ class FleetPlan(msgspec.Struct, frozen=True):
 
 
 def plan_for(spec: RunSpec, model: Model, run: Path, owner: Identity | None = None) -> FleetPlan:
-    """ConfigError where more replicas are wanted than GPUs are visible."""
-    gpus = () if spec.fleet.engine in NO_GPU else visible_gpus()
+    """ConfigError where more replicas are wanted than GPUs are visible, or none is and the engine needs one."""
+    engine = spec.fleet.engine
+    gpus = () if engine in NO_GPU else visible_gpus(needed=engine in NEEDS_GPU)
     replicas = serves(spec.fleet, model, gpus, cpus.available())
     return FleetPlan(spec.fleet.engine, str(run.absolute()), replicas, spec.fleet.start_timeout, owner)
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from sevenfold import __version__
 from sevenfold.config import RunSpec, asked, dump, fingerprint, read
-from sevenfold.errors import ConfigError, FleetError
+from sevenfold.errors import ConfigError, FleetError, NodeError
 from sevenfold.fleet import identify
 from sevenfold.job.folder import RunFolder, default_folder
 from sevenfold.ledger import Manifest, atomic_write, create, read_manifest, write_manifest
 from sevenfold.node.models import Model, resolve
 from sevenfold.node.mounts import require_local
+from sevenfold.node.trial import RUN, attempt, faults
 from sevenfold.render import Renderer, load
 from sevenfold.sources import expand
 from sevenfold.types import JSON, Endpoint, is_object
@@ -64,6 +65,7 @@ async def prepare(spec: RunSpec, output: Path | None, fleet: Path | None = None)
     else:
         folder.create()
         require_local(folder.path, "the run folder")
+        require_usable(folder.path)
         create(folder.path)
         manifest = Manifest(
             version=__version__,
@@ -77,6 +79,14 @@ async def prepare(spec: RunSpec, output: Path | None, fleet: Path | None = None)
     atomic_write(folder.spec, dump(spec))
     renderer = load(model.path) if model and spec.fleet.engine in TOKEN_EXACT else None
     return Prepared(folder, spec, inputs, manifest, model, fleet or folder.path, renderer, endpoints, warnings)
+
+
+def require_usable(folder: Path) -> None:
+    """NodeError where it cannot do what a run does there, tried with one tiny file."""
+    found = faults(attempt(folder), RUN)
+    if found:
+        remedy = "name a local folder with -o, upload what is exported"
+        raise NodeError(f"{folder}: the run folder fails: {', '.join(found)}", remedy)
 
 
 def saved_spec(folder: RunFolder) -> RunSpec:

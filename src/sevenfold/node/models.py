@@ -16,6 +16,7 @@ from typing import Any
 from sevenfold.errors import ConfigError, NodeError
 from sevenfold.node.lock import alone
 from sevenfold.node.process import succeeds
+from sevenfold.node.wholeness import require_whole
 from sevenfold.types import JSON
 
 WHOLE = 512 << 20
@@ -55,22 +56,37 @@ SMOLLM2 = BuiltIn(
 
 def resolve(model: str, engine: str = "llamacpp", cache: Path | None = None) -> Model:
     """Empty: the built-in model. May download. ConfigError where the name means nothing, NodeError where the download
-    fails."""
+    fails or the folder is not whole."""
     if engine == "fake":  # it serves any name and reads no file
         name = model or "fake"
         return Model(Path(name), name, {"name": name})
     if model in ("", SMOLLM2.name):
         return built_in(SMOLLM2, cache or cache_folder())
-    if model.startswith("hf:"):
-        path, name = _from_hub(model.removeprefix("hf:")), model
-    else:
-        path = Path(model).expanduser().absolute()
-        name = path.stem if path.suffix == ".gguf" else path.name
-    if not path.exists():
-        raise ConfigError(f"{model}: no such model file or folder", f"name one, hf:ORG/NAME@REVISION or {SMOLLM2.name}")
+    path = fetched(model)
+    name = model if model.startswith("hf:") else path.stem if path.suffix == ".gguf" else path.name
     if engine == "llamacpp":
         path = _gguf(path)
+    elif path.is_dir():
+        require_whole(path)  # now, not minutes into the load of every replica
     return Model(path, name, {"name": name, **fingerprint(path)})
+
+
+def fetched(model: str) -> Path:
+    """Where a named model lies; may download one of the hub's. ConfigError where the name means nothing."""
+    if model.startswith("hf:"):
+        return _from_hub(model.removeprefix("hf:"))
+    path = Path(model).expanduser().absolute()
+    if not path.exists():
+        raise ConfigError(f"{model}: no such model file or folder", f"name one, hf:ORG/NAME@REVISION or {SMOLLM2.name}")
+    return path
+
+
+def here(model: str) -> Path | None:
+    """Where it lies, or would; None where it would have to be downloaded first. Never does."""
+    if model in ("", SMOLLM2.name):
+        path = cache_folder() / f"{SMOLLM2.name}.gguf"
+        return path if path.is_file() else None
+    return _in_hub_cache(model.removeprefix("hf:")) if model.startswith("hf:") else Path(model).expanduser().absolute()
 
 
 def cache_folder() -> Path:
@@ -144,6 +160,17 @@ def _from_hub(name: str) -> Path:
         return Path(hub.snapshot_download(repository, revision=revision or None))
     except (OSError, ValueError) as error:  # all of the hub's own errors are one of these
         raise ConfigError(f"hf:{name}: cannot be fetched: {error}", "check name, revision and network") from None
+
+
+def _in_hub_cache(name: str) -> Path | None:
+    """As the hub's library lays it out: models--ORG--NAME/{refs/REVISION, snapshots/COMMIT}."""
+    repository, _, revision = name.partition("@")
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
+    folder = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub") / f"models--{repository.replace('/', '--')}"
+    reference = folder / "refs" / (revision or "main")
+    commit = reference.read_text().strip() if reference.is_file() else revision
+    snapshot = folder / "snapshots" / commit
+    return snapshot if commit and snapshot.is_dir() else None
 
 
 def _gguf(path: Path) -> Path:

@@ -1,7 +1,7 @@
 """TCP ports of 127.0.0.1: which are free, and who listens on one."""
 
 import socket
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 import psutil
 
@@ -30,6 +30,27 @@ def holder(port: int) -> int | None:
         if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr[1] == port:
             return connection.pid
     return None
+
+
+def busy(port: int) -> str | None:
+    """Who holds the port, in words; None where it is free."""
+    if _bindable(port):
+        return None
+    pid = holder(port)
+    if pid is None:
+        return "a process that cannot be seen"
+    try:
+        return f"pid {pid}: {' '.join(psutil.Process(pid).cmdline())[:120]}"
+    except psutil.Error:
+        return f"pid {pid}"
+
+
+def require_free(ports: Iterable[int]) -> None:
+    """NodeError that names the holder of the first one that is taken."""
+    for port in ports:
+        who = busy(port)
+        if who is not None:
+            raise NodeError(f"port {port} is in use: {who}", "end it, or set fleet.base_port to other ports")
 
 
 def _bindable(port: int) -> int | None:

@@ -137,11 +137,24 @@ def detach(argv: Sequence[str], env: Mapping[str, str], log: Path) -> Identity:
 
 
 def output(argv: Sequence[str], seconds: float) -> str:
-    """What a short command prints; empty where it is not there, fails or takes longer."""
+    """What a short command prints; empty where it is not there, fails or takes longer.
+
+    Never waits for one that cannot be killed: a process inside a hanging driver does not even end on SIGKILL."""
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
     try:
-        return subprocess.run(argv, capture_output=True, timeout=seconds, check=True, text=True).stdout
-    except (OSError, subprocess.SubprocessError):
+        popen = subprocess.Popen(argv, stdin=nothing, stdout=pipe, stderr=nothing, text=True, errors="replace")
+    except OSError:
         return ""
+    try:
+        said, _ = popen.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        popen.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            popen.wait(KILL_WAIT)
+        if popen.stdout:
+            popen.stdout.close()
+        return ""
+    return said if popen.returncode == 0 else ""
 
 
 def succeeds(argv: Sequence[str]) -> bool:

@@ -64,18 +64,19 @@ def stage(source: Path, target: Path, room: Room, tick: Tick = lambda done, tota
     """The local copy of `source` under `target`. `tick` hears (bytes done, bytes in all).
 
     NodeError before the first byte where it does not fit, or where a copy differs from its source."""
-    files = {path.relative_to(source).as_posix(): path for path in sorted(source.rglob("*")) if path.is_file()}
+    files = _files(source)
     final = target / f"{source.name}-{_identity(source, files)}"
     target.mkdir(parents=True, exist_ok=True)
     with _alone(target / f".{final.name}.lock"):
         if (final / RECORD).is_file():
-            return final
+            return _staged(source, final)
         partial = target / f"{final.name}.partial"
         pieces = _pieces(files, chunk)
         known = _journalled(partial)
         total = sum(piece.size for piece in pieces)
         kept = sum(piece.size for piece in known.values())
-        why = refusal(total - kept, room)
+        others = tuple(name for name in room.stale if name != partial.name)
+        why = refusal(total - kept, msgspec.structs.replace(room, stale=others))
         if why:
             raise NodeError(f"{source} does not fit into {target}: {why}", "free room there, or stage elsewhere")
         partial.mkdir(exist_ok=True)
@@ -83,7 +84,12 @@ def stage(source: Path, target: Path, room: Room, tick: Tick = lambda done, tota
         (partial / RECORD).write_bytes(msgspec.json.encode({"source": str(source), "bytes": total}))
         (partial / "journal").unlink(missing_ok=True)
         partial.rename(final)
-    return final
+    return _staged(source, final)
+
+
+def size_of(source: Path) -> int:
+    """Bytes of a model file or folder; files behind links count as what they are."""
+    return sum(path.stat().st_size for path in _files(source).values())
 
 
 def left_over(target: Path) -> tuple[Path, ...]:
@@ -133,13 +139,14 @@ def _copy(
 def _fetch(source: Path, local: Path, piece: Piece) -> Piece:
     local.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with source.open("rb") as origin:
-            content = os.pread(origin.fileno(), piece.size, piece.offset)
+        content = _read(source, piece)
         if len(content) != piece.size:
             raise NodeError(f"{source}: shorter than it was when the copy began", "stage it again")
         handle = os.open(local, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.pwrite(handle, content, piece.offset)
+            written = 0
+            while written < len(content):
+                written += os.pwrite(handle, memoryview(content)[written:], piece.offset + written)
         finally:
             os.close(handle)
     except OSError as error:
@@ -149,13 +156,34 @@ def _fetch(source: Path, local: Path, piece: Piece) -> Piece:
     return Piece(piece.file, piece.offset, piece.size, hashlib.blake2b(content, digest_size=16).hexdigest())
 
 
+def _read(path: Path, piece: Piece) -> bytes:
+    """Less than the piece only where the file ends: one read of a network mount may bring a part."""
+    parts: list[bytes] = []
+    with path.open("rb", buffering=0) as file:
+        at, left = piece.offset, piece.size
+        while left and (part := os.pread(file.fileno(), left, at)):
+            parts.append(part)
+            at, left = at + len(part), left - len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 def _digest(local: Path, piece: Piece) -> str:
     try:
-        with local.open("rb") as file:
-            content = os.pread(file.fileno(), piece.size, piece.offset)
+        content = _read(local, piece)
     except OSError:
         return ""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _files(source: Path) -> dict[str, Path]:
+    """By their names in the copy. Links to files, as the hub's cache is made of, are the files they lead to."""
+    if source.is_file():
+        return {source.name: source}
+    return {path.relative_to(source).as_posix(): path for path in sorted(source.rglob("*")) if path.is_file()}
+
+
+def _staged(source: Path, final: Path) -> Path:
+    return final / source.name if source.is_file() else final
 
 
 def _pieces(files: dict[str, Path], chunk: int) -> list[Piece]:

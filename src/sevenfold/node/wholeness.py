@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from sevenfold.errors import NodeError
 from sevenfold.types import JSON, is_object
 
 DefectKind = Literal[
@@ -32,6 +33,12 @@ PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 """What runs code when it is loaded."""
 
 
+HAZARDS = frozenset({"pickle", "custom_code"})
+"""What runs code when it is loaded: a model can be whole all the same."""
+LONGEST_HEADER = 100_000_000
+"""Bytes; the format's own limit."""
+
+
 class Defect(msgspec.Struct, frozen=True):
     file: str
     kind: DefectKind
@@ -49,6 +56,14 @@ def defects(folder: Path) -> tuple[Defect, ...]:
         if defect:
             found.append(defect)
     return (*found, *_hazards(folder, bool(names)))
+
+
+def require_whole(folder: Path) -> None:
+    """NodeError that names every defect but the hazards."""
+    broken = [defect for defect in defects(folder) if defect.kind not in HAZARDS]
+    if broken:
+        names = ", ".join(f"{defect.file} ({defect.kind})" for defect in broken)
+        raise NodeError(f"{folder} is not whole: {names}", "fetch these files again")
 
 
 def _shards(folder: Path, found: list[Defect]) -> set[str]:
@@ -75,19 +90,22 @@ def _of_file(path: Path) -> Defect | None:
             if len(head) < 8:
                 return Defect(path.name, "empty", f"{size} bytes")
             (length,) = struct.unpack("<Q", head)
-            if 8 + length > size:
+            if 8 + length > size or length > LONGEST_HEADER:
                 return Defect(path.name, "header_longer_than_file", f"header of {length} bytes in a file of {size}")
             file.seek(8)
             return _of_header(path.name, file.read(length), size - 8 - length)
     except FileNotFoundError:
-        return Defect(path.name, "missing")
+        return Defect(path.name, "missing", "a link that leads nowhere" if path.is_symlink() else "")
 
 
 def _of_header(name: str, header: bytes, data: int) -> Defect | None:
     tensors = _object(header)
     if tensors is None:
         return Defect(name, "header_not_json")
-    ends = [entry["data_offsets"][1] for key, entry in tensors.items() if key != "__metadata__"]
+    try:
+        ends = [int(entry["data_offsets"][1]) for key, entry in tensors.items() if key != "__metadata__"]
+    except (KeyError, TypeError, ValueError, IndexError):
+        return Defect(name, "header_not_json", "no data_offsets")
     if max(ends, default=0) > data:
         return Defect(name, "data_shorter_than_header_says", f"{max(ends)} bytes promised, {data} there")
     return None
