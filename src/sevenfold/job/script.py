@@ -34,7 +34,16 @@ if ((${{#gpus[@]}} < {count})); then
   echo "{count} GPUs are needed, {variable} names ${{#gpus[@]}}" >&2
   exit 2
 fi
-trap 'for pid in "${{pids[@]}}"; do kill -- "-$pid" || kill "$pid" || true; done 2>/dev/null; wait' EXIT
+# One TERM is not enough: it is lost on a child that has not become its program yet.
+stop() {{
+  for pid in "${{pids[@]}}"; do
+    while kill -0 "$pid"; do
+      kill -- "-$pid" || kill "$pid" || true
+      sleep 0.2
+    done
+  done 2>/dev/null
+}}
+trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
