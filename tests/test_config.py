@@ -84,4 +84,3 @@ def test_the_fingerprint_follows_what_is_asked_and_not_how_fast() -> None:
     assert fingerprint(asked(faster)) == base
     assert fingerprint(asked(hotter)) != base
     assert len(base) == 12
-

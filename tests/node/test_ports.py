@@ -4,7 +4,7 @@ import socket
 import pytest
 
 from sevenfold.errors import NodeError
-from sevenfold.node.ports import free_port, holder
+from sevenfold.node.ports import free_port, holder, require_free
 
 
 def listening() -> socket.socket:
@@ -36,3 +36,11 @@ def test_holder() -> None:
         port = server.getsockname()[1]
         assert holder(port) == os.getpid()
     assert holder(port) is None
+
+
+def test_a_port_that_was_asked_for_names_its_holder() -> None:
+    with listening() as server:
+        port = server.getsockname()[1]
+        with pytest.raises(NodeError, match=f"port {port} is taken by process {os.getpid()} "):
+            require_free(port)
+    require_free(port)

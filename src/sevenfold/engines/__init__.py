@@ -4,5 +4,7 @@ from sevenfold.engines.base import Engine
 from sevenfold.engines.fake import Fake
 from sevenfold.engines.llamacpp import LlamaCpp
 from sevenfold.engines.openai import OpenAI
+from sevenfold.engines.sglang import SGLang
+from sevenfold.engines.vllm import VLLM
 
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in (LlamaCpp(), OpenAI(), Fake())}
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (LlamaCpp(), SGLang(), VLLM(), OpenAI(), Fake())}

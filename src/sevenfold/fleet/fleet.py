@@ -13,6 +13,7 @@ from sevenfold.errors import ConfigError, FleetError, NodeError
 from sevenfold.fleet.plan import FleetPlan, read_plan, status_path, write_plan
 from sevenfold.node import process
 from sevenfold.node.lock import alone
+from sevenfold.node.ports import require_free
 from sevenfold.types import FleetStatus
 
 LOOK = 0.1
@@ -26,11 +27,15 @@ TIMEOUT = 30.0
 def start(run: Path, plan: FleetPlan) -> bool:
     """Starts the supervisor; returns once it has published, long before a replica is ready.
 
-    False where a fleet like this one runs here already: it is used. ConfigError where another one does."""
+    False where a fleet like this one runs here already: it is used. ConfigError where another one does; NodeError
+    where a port that the user named is taken."""
     with alone(run / "fleet" / "start.lock"):
         if _adopts(run, plan):
             return False
         stop(run)  # what a killed supervisor may have left
+        if plan.named_ports:
+            for serve in plan.replicas:
+                require_free(serve.port)
         status_path(run).unlink(missing_ok=True)
         write_plan(run, plan)
         argv = (sys.executable, "-P", "-m", "sevenfold.fleet.supervisor", str(run))

@@ -13,15 +13,17 @@ import msgspec
 
 from sevenfold.config import Sampling
 from sevenfold.engines import ENGINES
-from sevenfold.engines.base import Diagnosis, Question
+from sevenfold.engines.base import Diagnosis, Question, Serve
+from sevenfold.engines.flags import given
+from sevenfold.engines.sglang import nccl_port
 from sevenfold.errors import AttemptError, ConfigError, NodeError, ReplicaError, RowError
 from sevenfold.events import Journal
 from sevenfold.fleet.http import carry, identify, is_up
-from sevenfold.fleet.plan import FleetPlan
+from sevenfold.fleet.plan import FleetPlan, slots_of
 from sevenfold.fleet.replica import Life, Next
 from sevenfold.node import process
 from sevenfold.node.gpus import VARIABLE
-from sevenfold.node.ports import HOST, free_port, holder
+from sevenfold.node.ports import HOST, free_port, holder, require_free
 from sevenfold.types import Message, ReplicaStatus
 
 LOOK = 0.2
@@ -54,6 +56,8 @@ class Keeper:
         self.changed: Callable[[], None] = lambda: None
         self._engine, self._serve = ENGINES[plan.engine], plan.replicas[number]
         self._mark = process.mark(Path(plan.run), self.name)
+        self._named_ports = plan.named_ports
+        self._slots = self._serve.slots
         self._taken, self._journal = taken, journal
         self._log_start = 0
         """Where in the log this start began: an older death must not explain a new one."""
@@ -73,7 +77,7 @@ class Keeper:
             url=self.url,
             model=serve.model_name,
             engine=self._engine.name,
-            slots=serve.slots,
+            slots=self._slots,
             pid=self.process.pid if self.process else None,
             gpu=serve.gpu,
             since=round(time.time() - (time.monotonic() - life.since), 1),
@@ -117,14 +121,31 @@ class Keeper:
 
     def _spawn(self) -> process.Child:
         """On the main thread: the kernel ties the child's life to the thread that starts it."""
-        others = {port for name, port in self._taken.items() if name != self.name}
-        port = free_port(self._taken.get(self.name, self._serve.port), others)
-        self._taken[self.name] = port
-        serve = msgspec.structs.replace(self._serve, port=port)
+        serve = self._placed()
         command = self._engine.command(serve)
         env = {**command.env, **self._mark, **({VARIABLE: serve.gpu} if serve.gpu is not None else {})}
         self._log_start = self._logged()
         return process.spawn(command.argv, env, self.log)
+
+    def _placed(self) -> Serve:
+        """With ports that are free now. NodeError where the user's own is not."""
+        wish = self._taken.get(self.name, self._serve.port)
+        if self._named_ports:
+            require_free(wish)
+        port = wish if self._named_ports else self._free(self.name, wish)
+        self._taken[self.name] = port
+        if self._serve.port and port != self._serve.port:
+            self._journal.say("port moved", replica=self.name, wish=self._serve.port, port=port)
+        flags = self._serve.flags
+        if self._engine.name == "sglang" and "nccl-port" not in given(flags):
+            # Left alone it draws one now and binds it many seconds later: replicas that start together can collide.
+            inner = f"{self.name} nccl"
+            self._taken[inner] = self._free(inner, self._taken.get(inner, nccl_port(port)))
+            flags = {**flags, "nccl-port": self._taken[inner]}
+        return msgspec.structs.replace(self._serve, port=port, flags=flags)
+
+    def _free(self, user: str, first: int) -> int:
+        return free_port(first, {port for name, port in self._taken.items() if name != user})
 
     async def _watch_log(self, leader: process.Identity) -> None:
         """While it starts: growth is life, standing still for too long is death."""
@@ -172,6 +193,7 @@ class Keeper:
             return False
         if found.model != wanted:
             raise ConfigError(f"{self.url} serves {found.model!r}, not {wanted!r}", "stop the other server")
+        self._slots = slots_of(self._serve, found.slots)
         try:
             question = msgspec.structs.replace(HELLO, model=wanted)
             await carry(self.url, self._engine.exchange(question), FIRST_ANSWER)

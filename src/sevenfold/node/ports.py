@@ -32,6 +32,22 @@ def holder(port: int) -> int | None:
     return None
 
 
+def require_free(port: int) -> None:
+    """NodeError that names the holder of a port that was asked for by number."""
+    if _bindable(port):
+        return
+    raise NodeError(f"port {port} is taken by {_words(holder(port))}", "stop it, or set fleet.base_port elsewhere")
+
+
+def _words(pid: int | None) -> str:
+    if pid is None:
+        return "a process that is not ours to see"
+    try:
+        return f"process {pid} ({' '.join(psutil.Process(pid).cmdline())[:80]})"
+    except psutil.Error:
+        return f"process {pid}"
+
+
 def _bindable(port: int) -> int | None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # TIME_WAIT of an earlier replica is no holder
