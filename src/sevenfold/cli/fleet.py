@@ -54,7 +54,7 @@ async def _up(output: Path, flags: SpecFlags) -> int:
     for endpoint in ready:
         put(endpoint.url)
     for replica in status.replicas:
-        if replica.phase != "ready":
+        if replica.phase not in ("ready", "suspect"):
             say(f"replica {replica.name} is {replica.phase}: {replica.reason}")
     if not ready:
         await asyncio.to_thread(fleet.stop, output)
@@ -66,7 +66,7 @@ async def _up(output: Path, flags: SpecFlags) -> int:
 
 async def _until_settled(output: Path, ticker: Ticker) -> FleetStatus:
     async for status in fleet.follow(output):
-        waiting = [replica for replica in status.replicas if replica.phase in ("starting", "backoff")]
+        waiting = [replica for replica in status.replicas if replica.phase in ("starting", "warming", "backoff")]
         if status.ended or not waiting:
             return status
         first = waiting[0]

@@ -1,6 +1,7 @@
 """Keeps one replica up: carries out what its Life decides and tells it what happened to the process.
 
-A replica is ready when our own child has answered a real completion under the model's name, not when a port is open.
+A replica is ready when our own child has answered real completions under the model's name, not when a port is open;
+it is hung when tokens stand still, not when /health says so.
 """
 
 import asyncio
@@ -11,36 +12,30 @@ from pathlib import Path
 
 import msgspec
 
-from sevenfold.config import Sampling
 from sevenfold.engines import ENGINES
-from sevenfold.engines.base import Diagnosis, Question, Serve
+from sevenfold.engines.base import Diagnosis, Serve
+from sevenfold.engines.diagnosis import last_error
 from sevenfold.engines.flags import given
 from sevenfold.engines.sglang import nccl_port
 from sevenfold.errors import AttemptError, ConfigError, NodeError, ReplicaError, RowError
 from sevenfold.events import Journal
-from sevenfold.fleet.http import carry, identify, is_up
-from sevenfold.fleet.plan import FleetPlan, slots_of
+from sevenfold.fleet.http import is_up
+from sevenfold.fleet.liveness import Verdict
+from sevenfold.fleet.plan import GPU_ENGINES, FleetPlan, slots_of
+from sevenfold.fleet.proof import BATCH, hello, introduced, warm
+from sevenfold.fleet.pulse import POLL, Pulse, read_load
 from sevenfold.fleet.replica import Life, Next
 from sevenfold.node import process
 from sevenfold.node.gpus import VARIABLE
-from sevenfold.node.ports import HOST, free_port, holder, require_free
-from sevenfold.types import Message, ReplicaStatus
+from sevenfold.node.ports import HOST, free_port, require_free
+from sevenfold.types import ReplicaStatus
 
 LOOK = 0.2
 """Seconds between looks at a replica that starts: its log, its port."""
-FIRST_ANSWER = 300.0
-"""Seconds for the first completion: engines compile kernels for their first request."""
 GRACE = 10.0
 """Seconds between TERM and KILL: an engine frees its GPU, a hung one is not waited for."""
 TAIL = 16384
 """Bytes of a log's end that a diagnosis reads: a Python traceback with its chain of causes."""
-HELLO = Question(
-    messages=(Message("user", "Say hello."),),
-    model="",
-    sampling=Sampling(temperature=0.0, top_k=1, max_tokens=8, seed=0),
-    thinking=False,
-    request_id="0" * 32,
-)
 CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x1f\x7f]")
 
 
@@ -49,14 +44,15 @@ class Keeper:
 
     def __init__(self, plan: FleetPlan, number: int, taken: dict[str, int], journal: Journal) -> None:
         self.name = str(number)
-        self.life = Life(plan.start_timeout, time.monotonic())
+        self.life = Life(plan.start_timeout, time.monotonic(), slow=plan.engine in GPU_ENGINES)
         self.log = Path(plan.run) / "logs" / f"replica-{number}.log"
         self.process: process.Identity | None = None
         self.progress = ""
         self.changed: Callable[[], None] = lambda: None
         self._engine, self._serve = ENGINES[plan.engine], plan.replicas[number]
         self._mark = process.mark(Path(plan.run), self.name)
-        self._named_ports = plan.named_ports
+        self._named_ports, self._patience = plan.named_ports, plan.patience
+        self._drive = Path(plan.run) / "drive.json"
         self._slots = self._serve.slots
         self._taken, self._journal = taken, journal
         self._log_start = 0
@@ -84,6 +80,7 @@ class Keeper:
             restarts=life.restarts,
             reason=life.reason,
             progress=self.progress,
+            started=self.process.started if self.process else 0.0,
         )
 
     async def keep(self) -> None:
@@ -111,7 +108,7 @@ class Keeper:
         self._say("replica started", pid=self.process.pid, port=self._taken[self.name])
         async with asyncio.TaskGroup() as tasks:
             watch = [
-                tasks.create_task(work) for work in (self._watch_log(self.process), self._prove_ready(self.process))
+                tasks.create_task(work) for work in (self._watch_start(self.process), self._serve_on(self.process))
             ]
             await process.gone(self.process)
             for task in watch:
@@ -147,64 +144,80 @@ class Keeper:
     def _free(self, user: str, first: int) -> int:
         return free_port(first, {port for name, port in self._taken.items() if name != user})
 
-    async def _watch_log(self, leader: process.Identity) -> None:
-        """While it starts: growth is life, standing still for too long is death."""
-        size = -1
-        while self.life.phase == "starting":
+    async def _watch_start(self, leader: process.Identity) -> None:
+        """Until it is ready: growth of log or counter is life, standing still for too long is death."""
+        size, tokens, counted_at = -1, None, 0.0
+        while self.life.phase in ("starting", "warming"):
             now = time.monotonic()
             grown = self._logged()
             if grown != size:
                 size = grown
-                self.life.log_grew(now)
+                self.life.moved(now)
                 self.progress = telling(self._tail())
                 self.changed()
+            if self.life.phase == "warming" and now - counted_at > POLL:
+                counted_at, before = now, tokens
+                tokens = (await read_load(self._engine, self.url)).tokens
+                if tokens != before:
+                    self.life.moved(now)
             if self.life.tick(now) is Next.KILL:
                 await self._kill(
                     leader,
                     Diagnosis(
-                        f"its log stood still for {self.life.start_timeout:.0f} s before it answered",
-                        "see its log; raise fleet.start_timeout where it loads silently",
+                        f"its log stood still for {now - self.life.heard:.0f} s before it answered",
+                        "see its log; a slow load needs a longer fleet.start_timeout",
                     ),
                 )
                 return
             await asyncio.sleep(LOOK)
 
-    async def _prove_ready(self, leader: process.Identity) -> None:
+    async def _serve_on(self, leader: process.Identity) -> None:
+        """From the open port to the day it hangs."""
         try:
-            while True:
-                if await is_up(self.url, self._engine.ready_path) and await self._answers(leader):
-                    break
+            while not await self._proves_ready(leader):  # noqa: ASYNC110  a port sends no events
                 await asyncio.sleep(LOOK)
         except (ConfigError, RowError) as error:
             await self._kill(leader, Diagnosis(f"it is not fit for work: {error.message}", error.remedy, retry=False))
             return
         self.life.answered_first_completion(time.monotonic())
         self.progress = ""
-        self._say("replica ready", pid=leader.pid, url=self.url)
+        self._say("replica ready", pid=leader.pid, url=self.url, slots=self._slots)
+        pulse = Pulse(self._engine, self.url, hello(self._serve.model_name), leader, self._patience)
+        why = await pulse.until_hung(self.log, self._drive, self.name, self._judged)
+        self._say("replica hung", pid=leader.pid, why=why)
+        # What hangs does not hear TERM, and its grace would be its rows' time.
+        await self._kill(leader, Diagnosis(why, "if it comes again: sevenfold logs, and the GPU's Xid in dmesg"), 0.0)
 
-    async def _answers(self, leader: process.Identity) -> bool:
+    async def _proves_ready(self, leader: process.Identity) -> bool:
         """ConfigError where another program or another model answers on its port."""
-        listener = await asyncio.to_thread(holder, self._taken[self.name])
-        if listener is not None and not process.leads(leader, listener):
-            raise ConfigError(f"process {listener}, not the replica, listens on {self.url}", "set fleet.base_port")
+        if not await is_up(self.url, self._engine.ready_path):
+            return False
         wanted = self._serve.model_name
-        found = await identify(self.url, self._engine.name, wanted)
+        found = await introduced(self.url, self._engine, leader, wanted)
         if isinstance(found, str):
             return False
-        if found.model != wanted:
-            raise ConfigError(f"{self.url} serves {found.model!r}, not {wanted!r}", "stop the other server")
         self._slots = slots_of(self._serve, found.slots)
+        self.life.warms(time.monotonic())
+        self.changed()
         try:
-            question = msgspec.structs.replace(HELLO, model=wanted)
-            await carry(self.url, self._engine.exchange(question), FIRST_ANSWER)
+            await warm(self.url, self._engine, wanted, min(BATCH, self._slots) if self.life.slow else 1)
         except (ReplicaError, AttemptError) as error:
-            self.progress = f"first request: {error.message}"
+            self.progress = f"first requests: {error.message}"
             return False
         return True
 
-    async def _kill(self, leader: process.Identity, verdict: Diagnosis) -> None:
+    def _judged(self, verdict: Verdict) -> None:
+        before = self.life.phase
+        if verdict == "suspect":
+            self.life.doubted(time.monotonic())
+        elif verdict == "ok":
+            self.life.trusted(time.monotonic())
+        if self.life.phase != before:
+            self._say(f"replica {self.life.phase}")
+
+    async def _kill(self, leader: process.Identity, verdict: Diagnosis, grace: float = GRACE) -> None:
         self._verdict = verdict
-        await asyncio.to_thread(process.stop_session, leader, GRACE)
+        await asyncio.to_thread(process.stop_session, leader, grace)
 
     def _exited(self, diagnosis: Diagnosis) -> None:
         self.life.exited(time.monotonic(), diagnosis)
@@ -213,7 +226,7 @@ class Keeper:
 
     def _diagnose(self, code: int) -> Diagnosis:
         tail = self._tail()
-        last = telling(tail)
+        last = telling(last_error(tail))
         known = self._engine.diagnose(tail)
         if known:
             return known

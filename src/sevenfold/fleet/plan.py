@@ -13,6 +13,7 @@ from sevenfold.config import Fleet, RunSpec
 from sevenfold.engines.base import Serve
 from sevenfold.engines.flags import given
 from sevenfold.errors import ConfigError
+from sevenfold.fleet.liveness import PATIENCE
 from sevenfold.ledger import atomic_write
 from sevenfold.node import cpus
 from sevenfold.node.gpus import VARIABLE, visible_gpus
@@ -52,6 +53,8 @@ class FleetPlan(msgspec.Struct, frozen=True):
     """Seconds that a replica's log may stand still before its first answer."""
     owner: Identity | None = None
     """The process with which the fleet ends; None: it stays until it is stopped."""
+    patience: float = PATIENCE
+    """Seconds without any progress after which a replica with requests in flight is suspected to hang."""
     named_ports: bool = False
     """The user named the ports: none may move."""
 

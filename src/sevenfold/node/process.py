@@ -54,6 +54,15 @@ class Child:
         return self._popen.wait()
 
 
+class Use(msgspec.Struct, frozen=True):
+    """What a session is busy with."""
+
+    names: frozenset[str]
+    cpu_seconds: float
+    has_gpu: bool
+    """One of it holds a GPU's device file open."""
+
+
 class Marked(msgspec.Struct, frozen=True):
     process: Identity
     replica: str
@@ -158,6 +167,21 @@ def session(leader: Identity) -> list[Identity]:
         if identity(leader.pid) != leader:
             return []  # the kernel gives a pid away again only when its session is empty
     return [process for process in _all() if _session_of(process.pid) == leader.pid]
+
+
+def use(leader: Identity) -> Use:
+    """Of the session that `leader` leads."""
+    names: set[str] = set()
+    ticks, has_gpu = 0, False
+    for process in session(leader):
+        folder = Path(f"/proc/{process.pid}")
+        with contextlib.suppress(OSError):  # it may end between two looks
+            stat = (folder / "stat").read_text(errors="replace")
+            names.add(stat[stat.index("(") + 1 : stat.rindex(")")])
+            fields = stat.rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+            has_gpu = has_gpu or any(str(fd.readlink()).startswith("/dev/nvidia") for fd in (folder / "fd").iterdir())
+    return Use(frozenset(names), ticks / os.sysconf("SC_CLK_TCK"), has_gpu)
 
 
 def leads(leader: Identity, pid: int) -> bool:
