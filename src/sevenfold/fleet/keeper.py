@@ -6,6 +6,7 @@ it is hung when tokens stand still, not when /health says so.
 
 import asyncio
 import re
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +20,11 @@ from sevenfold.engines.flags import given
 from sevenfold.engines.sglang import nccl_port
 from sevenfold.errors import AttemptError, ConfigError, NodeError, ReplicaError, RowError
 from sevenfold.events import Journal
+from sevenfold.fleet import guard
 from sevenfold.fleet.http import is_up
+from sevenfold.fleet.launch import Turns
 from sevenfold.fleet.liveness import Verdict
-from sevenfold.fleet.plan import GPU_ENGINES, FleetPlan, slots_of
+from sevenfold.fleet.plan import GPU_ENGINES, FleetPlan, slots_of, supervisor_lock
 from sevenfold.fleet.proof import BATCH, hello, introduced, warm
 from sevenfold.fleet.pulse import POLL, Pulse, read_load
 from sevenfold.fleet.replica import Life, Next
@@ -36,13 +39,14 @@ GRACE = 10.0
 """Seconds between TERM and KILL: an engine frees its GPU, a hung one is not waited for."""
 TAIL = 16384
 """Bytes of a log's end that a diagnosis reads: a Python traceback with its chain of causes."""
+GUARD = Path(guard.__file__)
 CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x1f\x7f]")
 
 
 class Keeper:
-    """`taken`: ports that this fleet's replicas use or are about to, shared by all its keepers."""
+    """`taken`: ports that this fleet's replicas use or are about to, shared by all its keepers, as are the turns."""
 
-    def __init__(self, plan: FleetPlan, number: int, taken: dict[str, int], journal: Journal) -> None:
+    def __init__(self, plan: FleetPlan, number: int, taken: dict[str, int], turns: Turns, journal: Journal) -> None:
         self.name = str(number)
         self.life = Life(plan.start_timeout, time.monotonic(), slow=plan.engine in GPU_ENGINES)
         self.log = Path(plan.run) / "logs" / f"replica-{number}.log"
@@ -54,7 +58,10 @@ class Keeper:
         self._named_ports, self._patience = plan.named_ports, plan.patience
         self._drive = Path(plan.run) / "drive.json"
         self._slots = self._serve.slots
-        self._taken, self._journal = taken, journal
+        self._taken, self._turns, self._journal = taken, turns, journal
+        owner = f"{plan.owner.pid}:{plan.owner.ticks}" if plan.owner else "-"
+        lock = str(supervisor_lock(Path(plan.run)))
+        self._guard = (sys.executable, "-S", "-E", str(GUARD), lock, owner, str(plan.unattended))
         self._log_start = 0
         """Where in the log this start began: an older death must not explain a new one."""
         self._verdict: Diagnosis | None = None
@@ -85,10 +92,25 @@ class Keeper:
 
     async def keep(self) -> None:
         """Until it has failed for good."""
+        if self.process:
+            await self._attend(self.process, None)
         while self.life.phase != "failed":
             await asyncio.sleep(max(0.0, self.life.start_at - time.monotonic()))
             if self.life.tick(time.monotonic()) is Next.START:
                 await self._live()
+        self._turns.gave_up(self.name)
+
+    def adopt(self, found: ReplicaStatus) -> None:
+        """A replica that lives, of a supervisor that does not."""
+        now = time.monotonic()
+        self.process = process.Identity(found.pid or 0, found.started)
+        self._taken[self.name] = int(found.url.rpartition(":")[2])
+        self.life.restarts = found.restarts
+        self.life.spawned(now)
+        if found.phase in ("ready", "suspect"):
+            self._slots = found.slots
+            self.life.answered_first_completion(now)
+        self._journal.say("replica adopted", replica=self.name, pid=found.pid, phase=self.life.phase)
 
     def stopped(self) -> None:
         """Its process was stopped on purpose, by the supervisor."""
@@ -97,32 +119,39 @@ class Keeper:
 
     async def _live(self) -> None:
         """One process from its start to its end."""
-        self._verdict = None
+        self.progress = "waits for its turn to start"
+        await self._turns.take(self.name)
+        self.progress = ""
         try:
             child = self._spawn()
+            self.process = child.identity
+            self.life.spawned(time.monotonic())
+            self._say("replica started", pid=self.process.pid, port=self._taken[self.name])
+            await self._attend(child.identity, child)
         except NodeError as error:
             self._exited(Diagnosis(error.message, error.remedy, retry=False))
-            return
-        self.process = child.identity
-        self.life.spawned(time.monotonic())
-        self._say("replica started", pid=self.process.pid, port=self._taken[self.name])
+        finally:
+            self._turns.give(self.name)
+
+    async def _attend(self, leader: process.Identity, child: process.Child | None) -> None:
+        """Until it has ended. `child`: None where another supervisor started it."""
+        self._verdict = None
         async with asyncio.TaskGroup() as tasks:
-            watch = [
-                tasks.create_task(work) for work in (self._watch_start(self.process), self._serve_on(self.process))
-            ]
-            await process.gone(self.process)
+            work = (self._watch_start(leader), self._serve_on(leader))
+            watch = [tasks.create_task(part) for part in work]
+            await process.gone(leader)
             for task in watch:
                 task.cancel()
-        await asyncio.to_thread(process.stop_session, self.process, GRACE)  # what it started itself
-        self._exited(self._verdict or self._diagnose(child.code()))
+        await asyncio.to_thread(process.stop_session, leader, GRACE)  # what it started itself
+        self._exited(self._verdict or self._diagnose(child.code() if child else None))
 
     def _spawn(self) -> process.Child:
-        """On the main thread: the kernel ties the child's life to the thread that starts it."""
         serve = self._placed()
         command = self._engine.command(serve)
+        process.require_command(command.argv)
         env = {**command.env, **self._mark, **({VARIABLE: serve.gpu} if serve.gpu is not None else {})}
         self._log_start = self._logged()
-        return process.spawn(command.argv, env, self.log)
+        return process.spawn((*self._guard, *command.argv), env, self.log, outlives=True)
 
     def _placed(self) -> Serve:
         """With ports that are free now. NodeError where the user's own is not."""
@@ -174,12 +203,14 @@ class Keeper:
     async def _serve_on(self, leader: process.Identity) -> None:
         """From the open port to the day it hangs."""
         try:
-            while not await self._proves_ready(leader):  # noqa: ASYNC110  a port sends no events
+            while self.life.phase != "ready" and not await self._proves_ready(leader):  # noqa: ASYNC110  a port sends no events
                 await asyncio.sleep(LOOK)
         except (ConfigError, RowError) as error:
             await self._kill(leader, Diagnosis(f"it is not fit for work: {error.message}", error.remedy, retry=False))
             return
-        self.life.answered_first_completion(time.monotonic())
+        if self.life.phase != "ready":  # one that was adopted has proved it
+            self.life.answered_first_completion(time.monotonic())
+        self._turns.came_up()
         self.progress = ""
         self._say("replica ready", pid=leader.pid, url=self.url, slots=self._slots)
         pulse = Pulse(self._engine, self.url, hello(self._serve.model_name), leader, self._patience)
@@ -198,6 +229,7 @@ class Keeper:
             return False
         self._slots = slots_of(self._serve, found.slots)
         self.life.warms(time.monotonic())
+        self._turns.give(self.name)
         self.changed()
         try:
             await warm(self.url, self._engine, wanted, min(BATCH, self._slots) if self.life.slow else 1)
@@ -224,12 +256,14 @@ class Keeper:
         self.process, self.progress = None, ""
         self._say("replica ended", phase=self.life.phase, cause=diagnosis.cause)
 
-    def _diagnose(self, code: int) -> Diagnosis:
+    def _diagnose(self, code: int | None) -> Diagnosis:
         tail = self._tail()
         last = telling(last_error(tail))
         known = self._engine.diagnose(tail)
         if known:
             return known
+        if code is None:
+            return Diagnosis(f"it ended; its log ends: {last or '(empty)'}", "see its log")
         if code < 0:
             by = "killed" if code == -9 else f"ended by signal {-code}"
             remedy = "if nobody killed it, the machine ran out of memory: see dmesg" if code == -9 else "see its log"

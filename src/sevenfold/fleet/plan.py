@@ -19,6 +19,7 @@ from sevenfold.node import cpus
 from sevenfold.node.gpus import VARIABLE, visible_gpus
 from sevenfold.node.models import Model
 from sevenfold.node.process import Identity
+from sevenfold.types import FleetStatus
 
 SLOTS = {"llamacpp": 4, "fake": 64}
 """Requests in flight per replica where the spec names no number and the server does not choose it.
@@ -55,6 +56,8 @@ class FleetPlan(msgspec.Struct, frozen=True):
     """The process with which the fleet ends; None: it stays until it is stopped."""
     patience: float = PATIENCE
     """Seconds without any progress after which a replica with requests in flight is suspected to hang."""
+    unattended: float = 60.0
+    """Seconds that replicas outlive their supervisor: a new one comes within a second or two where anybody follows."""
     named_ports: bool = False
     """The user named the ports: none may move."""
 
@@ -131,8 +134,21 @@ def read_plan(run: Path) -> FleetPlan:
         raise ConfigError(f"{path}: not a fleet's plan: {error}", f"sevenfold up -o {run}") from None
 
 
+def published(run: Path) -> FleetStatus | None:
+    """What a supervisor said last, whether it lives or not; None where none ever spoke."""
+    try:
+        return msgspec.json.decode(status_path(run).read_bytes(), type=FleetStatus)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
 def plan_path(run: Path) -> Path:
     return run / "fleet" / "plan.json"
+
+
+def supervisor_lock(run: Path) -> Path:
+    """Held by the supervisor while it lives."""
+    return run / "fleet" / "supervisor.lock"
 
 
 def status_path(run: Path) -> Path:
