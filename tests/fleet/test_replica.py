@@ -181,3 +181,14 @@ def test_stopped(life: Life, enter: Callable[[Life], None], expected: str) -> No
     enter(life)
     life.stopped(200.0)
     assert life.phase == expected
+
+
+def test_leaving_on_request_is_no_death(life: Life) -> None:
+    now = bring_up(life, 100.0)
+    life.left(now, stays_down=True)
+    assert (life.phase, life.restarts, life.tick(now + 1e6)) == ("stopped", 0, Next.WAIT)
+    life.left(now, stays_down=False)
+    assert (life.phase, life.restarts, life.tick(now)) == ("backoff", 1, Next.START)
+    now = bring_up(life, now)
+    life.exited(now, CRASH)
+    assert life.start_at - now == 1.0

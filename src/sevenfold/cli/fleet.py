@@ -89,6 +89,36 @@ def down(run: Path | None = None, /) -> int:
     return 0
 
 
+def restart(run: Path, replica: str, /) -> int:
+    """Stop one replica and start it again. What it was answering is asked of the others; no row is charged.
+
+    Parameters
+    ----------
+    run
+        The folder in which the replica lives.
+    replica
+        Its name: 0, 1, ...
+    """
+    fleet.ask(run, replica, "restart")
+    say(f"replica {replica} is asked to restart\n  -> sevenfold status {run}")
+    return 0
+
+
+def drain(run: Path, replica: str, /) -> int:
+    """Stop one replica and leave it down until `restart`. What it was answering is asked of the others.
+
+    Parameters
+    ----------
+    run
+        The folder in which the replica lives.
+    replica
+        Its name: 0, 1, ...
+    """
+    fleet.ask(run, replica, "drain")
+    say(f"replica {replica} is asked to stop\n  -> sevenfold restart {run} {replica} brings it back")
+    return 0
+
+
 def logs(
     run: Path | None = None,
     replica: str | None = None,

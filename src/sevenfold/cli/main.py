@@ -29,6 +29,8 @@ VERBS = {
     "inspect": ("sevenfold.cli.inspect:inspect", "Show what would be sent, without sending it."),
     "up": ("sevenfold.cli.fleet:up", "Start the replicas and wait until each answers; they stay until `down`."),
     "down": ("sevenfold.cli.fleet:down", "Stop the replicas of a run folder, and what a crash left of them."),
+    "restart": ("sevenfold.cli.fleet:restart", "Stop one replica and start it again; its requests go to the others."),
+    "drain": ("sevenfold.cli.fleet:drain", "Stop one replica and leave it down until `restart`."),
     "logs": ("sevenfold.cli.fleet:logs", "Print the end of the replicas' logs."),
     "demo": ("sevenfold.cli.demo:demo", "The whole job on this machine's CPU, in a few minutes."),
 }

@@ -7,15 +7,19 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from sevenfold.errors import ConfigError, FleetError, NodeError
-from sevenfold.fleet.plan import FleetPlan, published, read_plan, status_path, write_plan
+from sevenfold.fleet.plan import FleetPlan, published, read_plan, request_path, status_path, write_plan
+from sevenfold.ledger import atomic_write
 from sevenfold.node import process
 from sevenfold.node.lock import alone
 from sevenfold.node.ports import require_free
 from sevenfold.types import FleetStatus, ReplicaStatus
+
+What = Literal["restart", "drain"]
 
 LOOK = 0.1
 """Seconds between looks at the published status: a stat of one file."""
@@ -82,6 +86,19 @@ def stop(run: Path, timeout: float = TIMEOUT) -> list[str]:
         raise NodeError(f"these processes of {run} cannot be killed: {pids}", "a device or a mount hangs: see dmesg")
     names = sorted({p.replica for p in found} - {process.SUPERVISOR}, key=lambda name: (len(name), name))
     return [f"replica {name}" for name in names] + (["supervisor"] if supervisors else [])
+
+
+def ask(run: Path, replica: str, what: What) -> None:
+    """Asks the supervisor to restart one replica, or to stop it and leave it down. Its requests go to the others.
+
+    ConfigError where no such replica is supervised."""
+    found = status(run)
+    if found is None or found.ended:
+        raise ConfigError(f"{run}: no replicas run here", f"sevenfold up -o {run}")
+    names = [r.name for r in found.replicas]
+    if replica not in names:
+        raise ConfigError(f"{run}: no replica {replica!r}", f"replicas here: {', '.join(names)}")
+    atomic_write(request_path(run, replica), what.encode(), durable=False)
 
 
 async def follow(run: Path) -> AsyncIterator[FleetStatus]:

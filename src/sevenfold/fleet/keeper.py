@@ -26,7 +26,7 @@ from sevenfold.fleet.launch import Turns
 from sevenfold.fleet.liveness import Verdict
 from sevenfold.fleet.plan import GPU_ENGINES, FleetPlan, slots_of, supervisor_lock
 from sevenfold.fleet.proof import BATCH, hello, introduced, warm
-from sevenfold.fleet.pulse import POLL, Pulse, read_load
+from sevenfold.fleet.pulse import POLL, Pulse, in_flight, read_load
 from sevenfold.fleet.replica import Life, Next
 from sevenfold.node import process
 from sevenfold.node.gpus import VARIABLE
@@ -37,6 +37,8 @@ LOOK = 0.2
 """Seconds between looks at a replica that starts: its log, its port."""
 GRACE = 10.0
 """Seconds between TERM and KILL: an engine frees its GPU, a hung one is not waited for."""
+DRAIN = 10.0
+"""Seconds for the drive to take its requests away: it follows what is published here within one."""
 TAIL = 16384
 """Bytes of a log's end that a diagnosis reads: a Python traceback with its chain of causes."""
 GUARD = Path(guard.__file__)
@@ -64,6 +66,7 @@ class Keeper:
         self._guard = (sys.executable, "-S", "-E", str(GUARD), lock, owner, str(plan.unattended))
         self._log_start = 0
         """Where in the log this start began: an older death must not explain a new one."""
+        self._request, self._called = "", asyncio.Event()
         self._verdict: Diagnosis | None = None
         """Why we killed it ourselves."""
 
@@ -95,6 +98,11 @@ class Keeper:
         if self.process:
             await self._attend(self.process, None)
         while self.life.phase != "failed":
+            if self.life.phase == "stopped":
+                await self._called.wait()
+                self._called.clear()
+                self.life.left(time.monotonic(), self._request == "drain")
+                continue
             await asyncio.sleep(max(0.0, self.life.start_at - time.monotonic()))
             if self.life.tick(time.monotonic()) is Next.START:
                 await self._live()
@@ -137,7 +145,7 @@ class Keeper:
         """Until it has ended. `child`: None where another supervisor started it."""
         self._verdict = None
         async with asyncio.TaskGroup() as tasks:
-            work = (self._watch_start(leader), self._serve_on(leader))
+            work = (self._watch_start(leader), self._serve_on(leader), self._obey(leader))
             watch = [tasks.create_task(part) for part in work]
             await process.gone(leader)
             for task in watch:
@@ -238,6 +246,22 @@ class Keeper:
             return False
         return True
 
+    def request(self, what: str) -> None:
+        """'restart', or 'drain': stop it and leave it down."""
+        if self.life.phase == "backoff" and what == "restart":
+            return  # it is about to start anyway
+        self._request = what
+        self._called.set()
+
+    async def _obey(self, leader: process.Identity) -> None:
+        await self._called.wait()
+        self.life.drains(time.monotonic())
+        self._say("replica drains", request=self._request)
+        deadline = time.monotonic() + DRAIN
+        while in_flight(self._drive, self.name) and time.monotonic() < deadline:  # noqa: ASYNC110  a file sends no events
+            await asyncio.sleep(LOOK)
+        await self._kill(leader, Diagnosis("stopped on request", ""))
+
     def _judged(self, verdict: Verdict) -> None:
         before = self.life.phase
         if verdict == "suspect":
@@ -252,7 +276,11 @@ class Keeper:
         await asyncio.to_thread(process.stop_session, leader, grace)
 
     def _exited(self, diagnosis: Diagnosis) -> None:
-        self.life.exited(time.monotonic(), diagnosis)
+        if self._called.is_set():
+            self._called.clear()
+            self.life.left(time.monotonic(), self._request == "drain")
+        else:
+            self.life.exited(time.monotonic(), diagnosis)
         self.process, self.progress = None, ""
         self._say("replica ended", phase=self.life.phase, cause=diagnosis.cause)
 

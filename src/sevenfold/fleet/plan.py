@@ -151,5 +151,10 @@ def supervisor_lock(run: Path) -> Path:
     return run / "fleet" / "supervisor.lock"
 
 
+def request_path(run: Path, replica: str) -> Path:
+    """What somebody asks the supervisor to do with one replica: a file that holds one word; it takes it away."""
+    return run / "fleet" / f"request-{replica}"
+
+
 def status_path(run: Path) -> Path:
     return run / "fleet" / "status.json"

@@ -121,6 +121,13 @@ class Life:
         self.start_at = now + min(longest, first * 2.0 ** (len(self._deaths) - 1))
         self._enter("backoff", now)
 
+    def left(self, now: float, stays_down: bool) -> None:
+        """It was stopped because somebody asked for it: no death of its own."""
+        self.reason = "stopped on request" if stays_down else "restarted on request"
+        self.restarts += not stays_down
+        self.start_at = now
+        self._enter("stopped" if stays_down else "backoff", now)
+
     def stopped(self, now: float) -> None:
         """We stopped it. What failed stays failed."""
         if self.phase != "failed":

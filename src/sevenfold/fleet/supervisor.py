@@ -19,7 +19,15 @@ from sevenfold.events import Journal
 from sevenfold.fleet import guard, launch
 from sevenfold.fleet.keeper import GRACE, Keeper
 from sevenfold.fleet.launch import Turns
-from sevenfold.fleet.plan import GPU_ENGINES, FleetPlan, published, read_plan, status_path, supervisor_lock
+from sevenfold.fleet.plan import (
+    GPU_ENGINES,
+    FleetPlan,
+    published,
+    read_plan,
+    request_path,
+    status_path,
+    supervisor_lock,
+)
 from sevenfold.ledger import atomic_write
 from sevenfold.node import cpus, process
 from sevenfold.node.lock import alone
@@ -28,6 +36,9 @@ from sevenfold.types import FleetStatus
 
 BEAT = 2.0
 """Seconds between two publications where nothing changes."""
+
+HEAR = 0.5
+"""Seconds between two looks for a request: somebody waits at a keyboard."""
 
 
 class Supervisor:
@@ -52,7 +63,7 @@ class Supervisor:
         self._inherit()
         try:
             async with asyncio.TaskGroup() as tasks:
-                work = [tasks.create_task(self._publish_changes()), tasks.create_task(self._keep_all())]
+                work = [tasks.create_task(part) for part in (self._publish_changes(), self._keep_all(), self._hear())]
                 if self._plan.owner:
                     work.append(tasks.create_task(self._watch(self._plan.owner)))
                 await self._end.wait()
@@ -103,6 +114,18 @@ class Supervisor:
     async def _watch(self, owner: process.Identity) -> None:
         await process.gone(owner)
         self.end(f"process {owner.pid}, for which the replicas ran, has ended")
+
+    async def _hear(self) -> None:
+        """Obeys the request files of the run folder; one that asks for nonsense is taken away as well."""
+        while True:
+            for keeper in self._keepers:
+                path = request_path(self._run, keeper.name)
+                if path.exists():
+                    asked = path.read_text()
+                    path.unlink(missing_ok=True)
+                    if asked in ("restart", "drain"):
+                        keeper.request(asked)
+            await asyncio.sleep(HEAR)
 
     async def _publish_changes(self) -> None:
         while True:
