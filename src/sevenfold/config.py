@@ -35,7 +35,7 @@ class Fleet(Part, frozen=True):
     api_key: str = ""
     """Name of the environment variable that holds the endpoints' key; the key itself is never written down."""
     base_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
-    """Replica i listens on base_port + i; a start is refused where somebody else does. 0: any free port."""
+    """Replica i listens on base_port + i, or nothing starts where that is taken. 0: free ports are chosen."""
     slots: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Requests in flight per replica. 0: what the engine says it runs at once (external endpoints: 64)."""
     context: Positive = 4096

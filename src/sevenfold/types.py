@@ -158,7 +158,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     """Requests it runs at once; more wait in its own queue."""
 
 
-ReplicaPhase = Literal["starting", "ready", "backoff", "failed", "stopped", "external"]
+ReplicaPhase = Literal[
+    "starting", "warming", "ready", "suspect", "draining", "backoff", "failed", "stopped", "external"
+]
+"""'warming': it answers its first requests. 'suspect': it works as far as anybody knows, but nothing moves.
+'draining': it is about to be stopped and gets nothing new."""
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True):
@@ -179,6 +183,8 @@ class ReplicaStatus(msgspec.Struct, frozen=True):
     """Why it is not ready, in one sentence, with the remedy where one is known."""
     progress: str = ""
     """The last telling line of its log while it starts."""
+    started: float = 0.0
+    """When its process started, by the kernel's count: pid and this together are one process."""
 
 
 class FleetStatus(msgspec.Struct, frozen=True):
@@ -193,5 +199,6 @@ class FleetStatus(msgspec.Struct, frozen=True):
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        ready = (r for r in self.replicas if r.phase == "ready")
+        # A suspect one may only be busy: to take its requests away would be a mass abort, which kills some engines.
+        ready = (r for r in self.replicas if r.phase in ("ready", "suspect"))
         return tuple(Endpoint(r.name, r.url, r.model, r.engine, r.slots) for r in ready)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import select
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +38,13 @@ def wait_ended(*pids: int) -> None:
             continue
         assert select.select([handle], [], [], DEADLINE)[0], f"process {pid} does not end"
         os.close(handle)
+
+
+def until_nothing_is_left(run: Path) -> None:
+    """Waits for the ends of what ends by itself."""
+    deadline = time.monotonic() + DEADLINE
+    while left := left_of(run):
+        assert time.monotonic() < deadline, left
 
 
 def until(run: Path, reached: Callable[[FleetStatus], bool]) -> FleetStatus:

@@ -4,6 +4,7 @@ die=N       the first N starts end at once, saying why
 load=S      seconds until it listens, a line of log ten times in between
 silent=1    never listens, never says anything
 serves=X    answers under another model's name
+hang=N      completions after the first N are never answered, while /health and /metrics say that all is well
 """
 
 import json
@@ -29,9 +30,18 @@ ANSWERS = {
 
 
 class Api(BaseHTTPRequestHandler):
+    asked = 0
+
     def do_GET(self) -> None:
-        body = json.dumps(ANSWERS[self.path]).encode()
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path == "/completion":
+            Api.asked += 1
+            if Api.asked > int(FLAGS.get("hang", 1_000_000)):
+                threading.Event().wait()
+        if self.path == "/metrics":
+            body = f"llamacpp:tokens_predicted_total {2 * Api.asked}\nllamacpp:requests_processing 0\n".encode()
+        else:
+            body = json.dumps(ANSWERS[self.path]).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -51,6 +61,7 @@ def main() -> None:
     for part in range(10):
         print(f"loading {part}0%", flush=True)
         threading.Event().wait(float(FLAGS.get("load", 0)) / 10)
+    ThreadingHTTPServer.daemon_threads = True
     server = ThreadingHTTPServer(("127.0.0.1", int(ARGS["--port"])), Api)
     print("listening", os.getpid(), flush=True)
     server.serve_forever()

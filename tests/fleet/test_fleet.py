@@ -65,7 +65,7 @@ def test_a_second_start_after_the_first_was_killed(run: Path, stub_plan: FleetPl
 
 def test_one_that_dies_at_first_comes_up_later(run: Path, stub_plan: FleetPlan) -> None:
     fleet.start(run, having(stub_plan, die=1))
-    waiting = until(run, lambda s: s.replicas[0].phase == "backoff").replicas[0]
+    waiting = until(run, lambda s: s.replicas[0].restarts == 1).replicas[0]
     assert "CUDA error: no device" in waiting.reason
     assert until(run, all_ready).replicas[0].restarts == 1
 
@@ -103,13 +103,17 @@ def test_an_interpreter_that_is_not_there(run: Path, stub_plan: FleetPlan) -> No
     assert "fleet.python" in ended
 
 
-def test_a_named_port_that_is_taken_stops_the_start_and_names_its_holder(run: Path, stub_plan: FleetPlan) -> None:
+def test_a_port_that_the_user_named_does_not_move(run: Path, stub_plan: FleetPlan) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         replicas = tuple(msgspec.structs.replace(s, port=port) for s in stub_plan.replicas)
-        with pytest.raises(NodeError, match=f"port {port} is in use: pid {os.getpid()}: "):
-            fleet.start(run, msgspec.structs.replace(stub_plan, replicas=replicas))
-    assert fleet.status(run) is None
+        plan = msgspec.structs.replace(stub_plan, replicas=replicas, named_ports=True)
+        with pytest.raises(NodeError, match=f"port {port} is in use: pid {os.getpid()}") as error:
+            fleet.start(run, plan)
+        assert error.value.exit_code == 3
+        assert left_of(run) == []
+    fleet.start(run, plan)
+    assert until(run, all_ready).replicas[0].url == f"http://127.0.0.1:{port}"
 
 
 def test_a_restarted_replica_keeps_its_port(run: Path, stub_plan: FleetPlan) -> None:

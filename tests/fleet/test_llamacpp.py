@@ -19,7 +19,7 @@ from sevenfold.fleet.http import carry
 from sevenfold.fleet.plan import FleetPlan, plan_for, write_plan
 from sevenfold.node.models import Model
 from sevenfold.types import Completion, Endpoint, FleetStatus, Message
-from tests.fleet.scan import all_ready, left_of, until, wait_ended
+from tests.fleet.scan import all_ready, left_of, until, until_nothing_is_left, wait_ended
 
 pytestmark = pytest.mark.llamacpp
 
@@ -89,11 +89,11 @@ def test_a_killed_replica_comes_back(run: Path, two: FleetPlan) -> None:
 
 
 def test_a_killed_supervisor_leaves_nothing(run: Path, two: FleetPlan) -> None:
-    fleet.start(run, two)
+    fleet.start(run, msgspec.structs.replace(two, unattended=0.2))
     status = until(run, all_ready)
     os.kill(status.supervisor, signal.SIGKILL)
     wait_ended(status.supervisor, *pids(status))
-    assert left_of(run) == []
+    until_nothing_is_left(run)
     after = fleet.status(run)
     assert after
     assert (after.ended, [r.phase for r in after.replicas]) == ("the supervisor was killed", ["stopped"] * 2)

@@ -5,7 +5,7 @@ import pytest
 
 from sevenfold.config import Fleet, RunSpec
 from sevenfold.errors import ConfigError
-from sevenfold.fleet.plan import FleetPlan, plan_for, plan_path, read_plan, serves, write_plan
+from sevenfold.fleet.plan import FleetPlan, plan_for, plan_path, read_plan, serves, slots_of, write_plan
 from sevenfold.node.models import Model
 from sevenfold.node.process import Identity
 
@@ -21,6 +21,28 @@ def test_more_replicas_than_gpus_are_refused_with_the_count() -> None:
     with pytest.raises(ConfigError, match="3 replicas need a GPU each and 2 are visible") as error:
         serves(Fleet(replicas=3), MODEL, ("2", "3"), 16)
     assert error.value.remedy == "--replicas 2"
+
+
+def test_a_tensor_parallel_replica_gets_a_group_of_gpus() -> None:
+    fleet = Fleet(engine="sglang", replicas=2, flags={"tp_size": 2})
+    found = serves(fleet, MODEL, ("4", "5", "6", "7"), 16)
+    assert [(s.gpu, s.port, s.slots) for s in found] == [("4,5", 30000, 0), ("6,7", 30001, 0)]
+    with pytest.raises(ConfigError, match="2 replicas need 2 GPUs each and 3 are visible") as error:
+        serves(fleet, MODEL, ("4", "5", "6"), 16)
+    assert error.value.remedy == "--replicas 1"
+
+
+@pytest.mark.parametrize(
+    ("fleet", "said", "expected"),
+    [
+        (Fleet(engine="sglang"), 16, 16),
+        (Fleet(engine="sglang", slots=9), 16, 9),
+        (Fleet(engine="vllm", flags={"max-num-seqs": 48}), None, 48),
+        (Fleet(engine="vllm"), None, 256),
+    ],
+)
+def test_slots_are_what_the_server_says_it_got(fleet: Fleet, said: int | None, expected: int) -> None:
+    assert slots_of(serves(fleet, MODEL, ("0",), 1)[0], said) == expected
 
 
 def test_without_gpus_threads_are_divided() -> None:

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from sevenfold.engines.base import Diagnosis
-from sevenfold.fleet.replica import FIRST_TRIES, GOOD, LONGEST, RESTARTS, WINDOW, Life, Next
+from sevenfold.fleet.replica import FIRST_TRIES, GOOD, LONGEST, RESTARTS, SLOW_LONGEST, STILL, WARM, WINDOW, Life, Next
 
 CRASH = Diagnosis("it crashed", "")
 
@@ -34,7 +34,7 @@ def test_it_starts_at_once(life: Life) -> None:
 def test_a_slow_load_whose_log_grows_is_not_dead(life: Life) -> None:
     life.spawned(100.0)
     for now in range(110, 3600, 25):
-        life.log_grew(float(now))
+        life.moved(float(now))
         assert life.tick(now + 24.0) is Next.WAIT
 
 
@@ -42,6 +42,55 @@ def test_a_load_whose_log_stands_still_is(life: Life) -> None:
     life.spawned(100.0)
     assert life.tick(130.0) is Next.WAIT
     assert life.tick(130.1) is Next.KILL
+
+
+def test_warming_may_stall_but_not_for_ever(life: Life) -> None:
+    life.start_timeout = 1800.0
+    life.spawned(100.0)
+    life.warms(200.0)
+    life.warms(201.0)
+    assert (life.phase, life.since) == ("warming", 200.0)
+    assert life.tick(200.0 + STILL) is Next.WAIT
+    assert life.tick(200.1 + STILL) is Next.KILL
+    for now in range(200, 200 + int(WARM), 50):
+        life.moved(float(now))
+        assert life.tick(float(now)) is Next.WAIT
+    life.moved(201.0 + WARM)
+    assert life.tick(201.0 + WARM) is Next.KILL
+
+
+def test_a_suspect_is_trusted_again_and_keeps_its_good_name(life: Life) -> None:
+    now = bring_up(life, 100.0)
+    life.exited(now, CRASH)
+    now = bring_up(life, now)
+    life.doubted(now + GOOD)
+    assert life.phase == "suspect"
+    life.trusted(now + GOOD + 1)
+    life.trusted(now + GOOD + 2)
+    assert (life.phase, life.since) == ("ready", now + GOOD + 1)
+    life.doubted(now + GOOD + 3)
+    life.exited(now + GOOD + 4, CRASH)
+    assert life.start_at - life.now == 1.0
+
+
+def test_only_what_serves_is_doubted_or_drained(life: Life) -> None:
+    life.spawned(100.0)
+    life.doubted(101.0)
+    life.trusted(101.0)
+    life.drains(101.0)
+    assert (life.phase, life.ever_ready) == ("starting", False)
+    life.answered_first_completion(102.0)
+    life.drains(103.0)
+    assert (life.phase, life.ever_ready) == ("draining", True)
+
+
+def test_a_costly_start_is_tried_again_after_ten_seconds_up_to_five_minutes() -> None:
+    life, now, waits = Life(start_timeout=30.0, now=0.0, slow=True), 0.0, []
+    for _ in range(7):
+        now = bring_up(life, now) + WINDOW / RESTARTS
+        life.exited(now, CRASH)
+        waits.append(life.start_at - now)
+    assert waits == [10.0, 20.0, 40.0, 80.0, 160.0, SLOW_LONGEST, SLOW_LONGEST]
 
 
 def test_nothing_is_killed_once_it_is_ready(life: Life) -> None:
@@ -132,3 +181,14 @@ def test_stopped(life: Life, enter: Callable[[Life], None], expected: str) -> No
     enter(life)
     life.stopped(200.0)
     assert life.phase == expected
+
+
+def test_leaving_on_request_is_no_death(life: Life) -> None:
+    now = bring_up(life, 100.0)
+    life.left(now, stays_down=True)
+    assert (life.phase, life.restarts, life.tick(now + 1e6)) == ("stopped", 0, Next.WAIT)
+    life.left(now, stays_down=False)
+    assert (life.phase, life.restarts, life.tick(now)) == ("backoff", 1, Next.START)
+    now = bring_up(life, now)
+    life.exited(now, CRASH)
+    assert life.start_at - now == 1.0

@@ -54,7 +54,7 @@ async def _up(output: Path, flags: SpecFlags) -> int:
     for endpoint in ready:
         put(endpoint.url)
     for replica in status.replicas:
-        if replica.phase != "ready":
+        if replica.phase not in ("ready", "suspect"):
             say(f"replica {replica.name} is {replica.phase}: {replica.reason}")
     if not ready:
         await asyncio.to_thread(fleet.stop, output)
@@ -66,7 +66,7 @@ async def _up(output: Path, flags: SpecFlags) -> int:
 
 async def _until_settled(output: Path, ticker: Ticker) -> FleetStatus:
     async for status in fleet.follow(output):
-        waiting = [replica for replica in status.replicas if replica.phase in ("starting", "backoff")]
+        waiting = [replica for replica in status.replicas if replica.phase in ("starting", "warming", "backoff")]
         if status.ended or not waiting:
             return status
         first = waiting[0]
@@ -86,6 +86,36 @@ def down(run: Path | None = None, /) -> int:
     folder = run or latest()
     stopped = fleet.stop(folder)
     say(f"stopped {', '.join(stopped)}" if stopped else f"nothing of {folder} was running")
+    return 0
+
+
+def restart(run: Path, replica: str, /) -> int:
+    """Stop one replica and start it again. What it was answering is asked of the others; no row is charged.
+
+    Parameters
+    ----------
+    run
+        The folder in which the replica lives.
+    replica
+        Its name: 0, 1, ...
+    """
+    fleet.ask(run, replica, "restart")
+    say(f"replica {replica} is asked to restart\n  -> sevenfold status {run}")
+    return 0
+
+
+def drain(run: Path, replica: str, /) -> int:
+    """Stop one replica and leave it down until `restart`. What it was answering is asked of the others.
+
+    Parameters
+    ----------
+    run
+        The folder in which the replica lives.
+    replica
+        Its name: 0, 1, ...
+    """
+    fleet.ask(run, replica, "drain")
+    say(f"replica {replica} is asked to stop\n  -> sevenfold restart {run} {replica} brings it back")
     return 0
 
 

@@ -34,6 +34,8 @@ VERBS = {
     "profile": ("sevenfold.cli.profile:profile", "List, show and make launch profiles."),
     "up": ("sevenfold.cli.fleet:up", "Start the replicas and wait until each answers; they stay until `down`."),
     "down": ("sevenfold.cli.fleet:down", "Stop the replicas of a run folder, and what a crash left of them."),
+    "restart": ("sevenfold.cli.fleet:restart", "Stop one replica and start it again; its requests go to the others."),
+    "drain": ("sevenfold.cli.fleet:drain", "Stop one replica and leave it down until `restart`."),
     "logs": ("sevenfold.cli.fleet:logs", "Print the end of the replicas' logs."),
     "doctor": (
         "sevenfold.cli.doctor:doctor",

@@ -1,25 +1,33 @@
 """The client's side of a fleet: start, follow, look, stop. From any process, by the run folder alone."""
 
 import asyncio
+import os
 import signal
 import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from sevenfold.errors import ConfigError, FleetError, NodeError
-from sevenfold.fleet.plan import FleetPlan, read_plan, status_path, write_plan
+from sevenfold.fleet.plan import FleetPlan, published, read_plan, request_path, status_path, write_plan
+from sevenfold.ledger import atomic_write
 from sevenfold.node import process
 from sevenfold.node.lock import alone
 from sevenfold.node.ports import require_free
-from sevenfold.types import FleetStatus
+from sevenfold.types import FleetStatus, ReplicaStatus
+
+What = Literal["restart", "drain"]
 
 LOOK = 0.1
 """Seconds between looks at the published status: a stat of one file."""
 FIRST_WORD = 60.0
 """Seconds for a new supervisor to publish: it imports for one second, on a busy network file system for many."""
+KILLED = "the supervisor was killed"
+REVIVALS = 3
+"""New supervisors by one who follows: what kills them again and again will kill the next one too."""
 TIMEOUT = 30.0
 """Seconds for a supervisor to stop its replicas; it needs its grace and the kernel's time to kill."""
 
@@ -27,20 +35,22 @@ TIMEOUT = 30.0
 def start(run: Path, plan: FleetPlan) -> bool:
     """Starts the supervisor; returns once it has published, long before a replica is ready.
 
-    False where a fleet like this one runs here already: it is used. ConfigError where another one does, NodeError
-    that names the holder where somebody listens on a port of the plan."""
+    False where a fleet like this one runs here already: it is used. ConfigError where another one does; NodeError
+    where a port that the user named is taken."""
     with alone(run / "fleet" / "start.lock"):
         if _adopts(run, plan):
             return False
-        stop(run)  # what a killed supervisor may have left
-        require_free(serve.port for serve in plan.replicas if serve.port)
-        status_path(run).unlink(missing_ok=True)
+        if not _inherits(run, plan):
+            stop(run)  # what a killed supervisor may have left
+            if plan.named_ports:
+                require_free(serve.port for serve in plan.replicas)
+            status_path(run).unlink(missing_ok=True)
         write_plan(run, plan)
         argv = (sys.executable, "-P", "-m", "sevenfold.fleet.supervisor", str(run))
         log = run / "logs" / "supervisor.log"
         supervisor = process.detach(argv, process.mark(run, process.SUPERVISOR), log)
         deadline = time.monotonic() + FIRST_WORD
-        while not status_path(run).exists():
+        while (said := published(run)) is None or said.supervisor != supervisor.pid:
             if not process.alive(supervisor.pid, supervisor.started) or time.monotonic() > deadline:
                 process.send(supervisor, signal.SIGKILL)
                 process.reap(supervisor.pid)
@@ -51,10 +61,10 @@ def start(run: Path, plan: FleetPlan) -> bool:
 
 
 def status(run: Path) -> FleetStatus | None:
-    """What the supervisor published last; None where none ever did. Of a dead supervisor's replicas none runs."""
-    try:
-        found = msgspec.json.decode(status_path(run).read_bytes(), type=FleetStatus)
-    except (OSError, msgspec.DecodeError):
+    """What the supervisor published last; None where none ever did. A killed supervisor's replicas live on for a while:
+    those that do keep their phase."""
+    found = published(run)
+    if found is None:
         return None
     return found if process.marked_as(found.supervisor, run) else _dead(found)
 
@@ -77,15 +87,37 @@ def stop(run: Path, timeout: float = TIMEOUT) -> list[str]:
     return [f"replica {name}" for name in names] + (["supervisor"] if supervisors else [])
 
 
+def ask(run: Path, replica: str, what: What) -> None:
+    """Asks the supervisor to restart one replica, or to stop it and leave it down. Its requests go to the others.
+
+    ConfigError where no such replica is supervised."""
+    found = status(run)
+    if found is None or found.ended:
+        raise ConfigError(f"{run}: no replicas run here", f"sevenfold up -o {run}")
+    names = [r.name for r in found.replicas]
+    if replica not in names:
+        raise ConfigError(f"{run}: no replica {replica!r}", f"replicas here: {', '.join(names)}")
+    atomic_write(request_path(run, replica), what.encode(), durable=False)
+
+
 async def follow(run: Path) -> AsyncIterator[FleetStatus]:
     """Every change, from now on. The last one says in `ended` why there will be no more.
 
-    FleetError where no fleet was ever started."""
+    A killed supervisor is replaced by a new one where its replicas are ours or nobody's in particular; where they are
+    another's, that one is waited for while they live. FleetError where no fleet was ever started."""
     seen: tuple[object, ...] = ()
+    revivals = 0
     while True:
         found = status(run)
         if found is None:
             raise FleetError(f"{run}: no replicas were started here", f"sevenfold up -o {run}")
+        if found.ended == KILLED and _may_revive(run) and revivals < REVIVALS:
+            revivals += 1
+            await asyncio.to_thread(start, run, read_plan(run))
+            continue
+        if found.ended == KILLED and not _may_revive(run) and any(_lives(r) for r in found.replicas):
+            await asyncio.sleep(LOOK)
+            continue
         news = (found.replicas, found.ended)
         if news != seen:
             seen = news
@@ -107,9 +139,29 @@ def _adopts(run: Path, plan: FleetPlan) -> bool:
     return True
 
 
+def _inherits(run: Path, plan: FleetPlan) -> bool:
+    """Whether a killed supervisor of the same plan may have left replicas worth keeping."""
+    found = published(run)
+    try:
+        return found is not None and not found.ended and plan.is_like(read_plan(run))
+    except ConfigError:
+        return False
+
+
+def _may_revive(run: Path) -> bool:
+    owner = read_plan(run).owner
+    return owner is None or owner == process.identity(os.getpid())
+
+
 def _dead(found: FleetStatus) -> FleetStatus:
-    replicas = tuple(
-        msgspec.structs.replace(r, phase="failed" if r.phase == "failed" else "stopped", pid=None, progress="")
-        for r in found.replicas
-    )
-    return msgspec.structs.replace(found, replicas=replicas, ended=found.ended or "the supervisor was killed")
+    replicas = tuple(r if _lives(r) else _stopped(r) for r in found.replicas)
+    return msgspec.structs.replace(found, replicas=replicas, ended=found.ended or KILLED)
+
+
+def _lives(replica: ReplicaStatus) -> bool:
+    return replica.pid is not None and process.alive(replica.pid, replica.started)
+
+
+def _stopped(replica: ReplicaStatus) -> ReplicaStatus:
+    phase = "failed" if replica.phase == "failed" else "stopped"
+    return msgspec.structs.replace(replica, phase=phase, pid=None, progress="")

@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 PATIENCE = 10.0
 """Seconds for a server to say what it is: it has loaded its model already, and only looks things up."""
+HEALTH = 25.0
+"""Seconds for a health path: SGLang's generates a token and gives up by itself after 20. An earlier end would leave the
+probe in its queue, one more each time."""
 
 
 async def carry(url: str, talk: Generator[Request, Reply, T], seconds: float, key: str = "") -> T:
@@ -52,7 +55,7 @@ async def is_up(url: str, path: str) -> bool:
         return (yield Request(path)).status == 200
 
     try:
-        return await carry(url, look(), PATIENCE)
+        return await carry(url, look(), HEALTH)
     except (ReplicaError, AttemptError):
         return False
 

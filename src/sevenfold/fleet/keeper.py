@@ -1,62 +1,72 @@
 """Keeps one replica up: carries out what its Life decides and tells it what happened to the process.
 
-A replica is ready when our own child has answered a real completion under the model's name, not when a port is open.
+A replica is ready when our own child has answered real completions under the model's name, not when a port is open;
+it is hung when tokens stand still, not when /health says so.
 """
 
 import asyncio
 import re
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from sevenfold.config import Sampling
 from sevenfold.engines import ENGINES
-from sevenfold.engines.base import Diagnosis, Question
+from sevenfold.engines.base import Diagnosis, Serve
+from sevenfold.engines.diagnosis import last_error
+from sevenfold.engines.flags import given
+from sevenfold.engines.sglang import nccl_port
 from sevenfold.errors import AttemptError, ConfigError, NodeError, ReplicaError, RowError
 from sevenfold.events import Journal
-from sevenfold.fleet.http import carry, identify, is_up
-from sevenfold.fleet.plan import FleetPlan
+from sevenfold.fleet import guard
+from sevenfold.fleet.http import is_up
+from sevenfold.fleet.launch import Turns
+from sevenfold.fleet.liveness import Verdict
+from sevenfold.fleet.plan import GPU_ENGINES, FleetPlan, slots_of, supervisor_lock
+from sevenfold.fleet.proof import BATCH, hello, introduced, warm
+from sevenfold.fleet.pulse import POLL, Pulse, in_flight, read_load
 from sevenfold.fleet.replica import Life, Next
 from sevenfold.node import process
 from sevenfold.node.gpus import VARIABLE
-from sevenfold.node.ports import HOST, free_port, holder
-from sevenfold.types import Message, ReplicaStatus
+from sevenfold.node.ports import HOST, free_port, require_free
+from sevenfold.types import ReplicaStatus
 
 LOOK = 0.2
 """Seconds between looks at a replica that starts: its log, its port."""
-FIRST_ANSWER = 300.0
-"""Seconds for the first completion: engines compile kernels for their first request."""
 GRACE = 10.0
 """Seconds between TERM and KILL: an engine frees its GPU, a hung one is not waited for."""
+DRAIN = 10.0
+"""Seconds for the drive to take its requests away: it follows what is published here within one."""
 TAIL = 16384
 """Bytes of a log's end that a diagnosis reads: a Python traceback with its chain of causes."""
-HELLO = Question(
-    messages=(Message("user", "Say hello."),),
-    model="",
-    sampling=Sampling(temperature=0.0, top_k=1, max_tokens=8, seed=0),
-    thinking=False,
-    request_id="0" * 32,
-)
+GUARD = Path(guard.__file__)
 CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x1f\x7f]")
 
 
 class Keeper:
-    """`taken`: ports that this fleet's replicas use or are about to, shared by all its keepers."""
+    """`taken`: ports that this fleet's replicas use or are about to, shared by all its keepers, as are the turns."""
 
-    def __init__(self, plan: FleetPlan, number: int, taken: dict[str, int], journal: Journal) -> None:
+    def __init__(self, plan: FleetPlan, number: int, taken: dict[str, int], turns: Turns, journal: Journal) -> None:
         self.name = str(number)
-        self.life = Life(plan.start_timeout, time.monotonic())
+        self.life = Life(plan.start_timeout, time.monotonic(), slow=plan.engine in GPU_ENGINES)
         self.log = Path(plan.run) / "logs" / f"replica-{number}.log"
         self.process: process.Identity | None = None
         self.progress = ""
         self.changed: Callable[[], None] = lambda: None
         self._engine, self._serve = ENGINES[plan.engine], plan.replicas[number]
         self._mark = process.mark(Path(plan.run), self.name)
-        self._taken, self._journal = taken, journal
+        self._named_ports, self._patience = plan.named_ports, plan.patience
+        self._drive = Path(plan.run) / "drive.json"
+        self._slots = self._serve.slots
+        self._taken, self._turns, self._journal = taken, turns, journal
+        owner = f"{plan.owner.pid}:{plan.owner.ticks}" if plan.owner else "-"
+        lock = str(supervisor_lock(Path(plan.run)))
+        self._guard = (sys.executable, "-S", "-E", str(GUARD), lock, owner, str(plan.unattended))
         self._log_start = 0
         """Where in the log this start began: an older death must not explain a new one."""
+        self._request, self._called = "", asyncio.Event()
         self._verdict: Diagnosis | None = None
         """Why we killed it ourselves."""
 
@@ -73,21 +83,42 @@ class Keeper:
             url=self.url,
             model=serve.model_name,
             engine=self._engine.name,
-            slots=serve.slots,
+            slots=self._slots,
             pid=self.process.pid if self.process else None,
             gpu=serve.gpu,
             since=round(time.time() - (time.monotonic() - life.since), 1),
             restarts=life.restarts,
             reason=life.reason,
             progress=self.progress,
+            started=self.process.started if self.process else 0.0,
         )
 
     async def keep(self) -> None:
         """Until it has failed for good."""
+        if self.process:
+            await self._attend(self.process, None)
         while self.life.phase != "failed":
+            if self.life.phase == "stopped":
+                await self._called.wait()
+                self._called.clear()
+                self.life.left(time.monotonic(), self._request == "drain")
+                continue
             await asyncio.sleep(max(0.0, self.life.start_at - time.monotonic()))
             if self.life.tick(time.monotonic()) is Next.START:
                 await self._live()
+        self._turns.gave_up(self.name)
+
+    def adopt(self, found: ReplicaStatus) -> None:
+        """A replica that lives, of a supervisor that does not."""
+        now = time.monotonic()
+        self.process = process.Identity(found.pid or 0, found.started)
+        self._taken[self.name] = int(found.url.rpartition(":")[2])
+        self.life.restarts = found.restarts
+        self.life.spawned(now)
+        if found.phase in ("ready", "suspect"):
+            self._slots = found.slots
+            self.life.answered_first_completion(now)
+        self._journal.say("replica adopted", replica=self.name, pid=found.pid, phase=self.life.phase)
 
     def stopped(self) -> None:
         """Its process was stopped on purpose, by the supervisor."""
@@ -96,105 +127,171 @@ class Keeper:
 
     async def _live(self) -> None:
         """One process from its start to its end."""
-        self._verdict = None
+        self.progress = "waits for its turn to start"
+        await self._turns.take(self.name)
+        self.progress = ""
         try:
             child = self._spawn()
+            self.process = child.identity
+            self.life.spawned(time.monotonic())
+            self._say("replica started", pid=self.process.pid, port=self._taken[self.name])
+            await self._attend(child.identity, child)
         except NodeError as error:
             self._exited(Diagnosis(error.message, error.remedy, retry=False))
-            return
-        self.process = child.identity
-        self.life.spawned(time.monotonic())
-        self._say("replica started", pid=self.process.pid, port=self._taken[self.name])
+        finally:
+            self._turns.give(self.name)
+
+    async def _attend(self, leader: process.Identity, child: process.Child | None) -> None:
+        """Until it has ended. `child`: None where another supervisor started it."""
+        self._verdict = None
         async with asyncio.TaskGroup() as tasks:
-            watch = [
-                tasks.create_task(work) for work in (self._watch_log(self.process), self._prove_ready(self.process))
-            ]
-            await process.gone(self.process)
+            work = (self._watch_start(leader), self._serve_on(leader), self._obey(leader))
+            watch = [tasks.create_task(part) for part in work]
+            await process.gone(leader)
             for task in watch:
                 task.cancel()
-        await asyncio.to_thread(process.stop_session, self.process, GRACE)  # what it started itself
-        self._exited(self._verdict or self._diagnose(child.code()))
+        await asyncio.to_thread(process.stop_session, leader, GRACE)  # what it started itself
+        self._exited(self._verdict or self._diagnose(child.code() if child else None))
 
     def _spawn(self) -> process.Child:
-        """On the main thread: the kernel ties the child's life to the thread that starts it."""
-        others = {port for name, port in self._taken.items() if name != self.name}
-        port = free_port(self._taken.get(self.name, self._serve.port), others)
-        self._taken[self.name] = port
-        serve = msgspec.structs.replace(self._serve, port=port)
+        serve = self._placed()
         command = self._engine.command(serve)
+        process.require_command(command.argv)
         env = {**command.env, **self._mark, **({VARIABLE: serve.gpu} if serve.gpu is not None else {})}
         self._log_start = self._logged()
-        return process.spawn(command.argv, env, self.log)
+        return process.spawn((*self._guard, *command.argv), env, self.log, outlives=True)
 
-    async def _watch_log(self, leader: process.Identity) -> None:
-        """While it starts: growth is life, standing still for too long is death."""
-        size = -1
-        while self.life.phase == "starting":
+    def _placed(self) -> Serve:
+        """With ports that are free now. NodeError where the user's own is not."""
+        wish = self._taken.get(self.name, self._serve.port)
+        if self._named_ports:
+            require_free([wish])
+        port = wish if self._named_ports else self._free(self.name, wish)
+        self._taken[self.name] = port
+        if self._serve.port and port != self._serve.port:
+            self._journal.say("port moved", replica=self.name, wish=self._serve.port, port=port)
+        flags = self._serve.flags
+        if self._engine.name == "sglang" and "nccl-port" not in given(flags):
+            # Left alone it draws one now and binds it many seconds later: replicas that start together can collide.
+            inner = f"{self.name} nccl"
+            self._taken[inner] = self._free(inner, self._taken.get(inner, nccl_port(port)))
+            flags = {**flags, "nccl-port": self._taken[inner]}
+        return msgspec.structs.replace(self._serve, port=port, flags=flags)
+
+    def _free(self, user: str, first: int) -> int:
+        return free_port(first, {port for name, port in self._taken.items() if name != user})
+
+    async def _watch_start(self, leader: process.Identity) -> None:
+        """Until it is ready: growth of log or counter is life, standing still for too long is death."""
+        size, tokens, counted_at = -1, None, 0.0
+        while self.life.phase in ("starting", "warming"):
             now = time.monotonic()
             grown = self._logged()
             if grown != size:
                 size = grown
-                self.life.log_grew(now)
+                self.life.moved(now)
                 self.progress = telling(self._tail())
                 self.changed()
+            if self.life.phase == "warming" and now - counted_at > POLL:
+                counted_at, before = now, tokens
+                tokens = (await read_load(self._engine, self.url)).tokens
+                if tokens != before:
+                    self.life.moved(now)
             if self.life.tick(now) is Next.KILL:
                 await self._kill(
                     leader,
                     Diagnosis(
-                        f"its log stood still for {self.life.start_timeout:.0f} s before it answered",
-                        "see its log; raise fleet.start_timeout where it loads silently",
+                        f"its log stood still for {now - self.life.heard:.0f} s before it answered",
+                        "see its log; a slow load needs a longer fleet.start_timeout",
                     ),
                 )
                 return
             await asyncio.sleep(LOOK)
 
-    async def _prove_ready(self, leader: process.Identity) -> None:
+    async def _serve_on(self, leader: process.Identity) -> None:
+        """From the open port to the day it hangs."""
         try:
-            while True:
-                if await is_up(self.url, self._engine.ready_path) and await self._answers(leader):
-                    break
+            while self.life.phase != "ready" and not await self._proves_ready(leader):  # noqa: ASYNC110  a port sends no events
                 await asyncio.sleep(LOOK)
         except (ConfigError, RowError) as error:
             await self._kill(leader, Diagnosis(f"it is not fit for work: {error.message}", error.remedy, retry=False))
             return
-        self.life.answered_first_completion(time.monotonic())
+        if self.life.phase != "ready":  # one that was adopted has proved it
+            self.life.answered_first_completion(time.monotonic())
+        self._turns.came_up()
         self.progress = ""
-        self._say("replica ready", pid=leader.pid, url=self.url)
+        self._say("replica ready", pid=leader.pid, url=self.url, slots=self._slots)
+        pulse = Pulse(self._engine, self.url, hello(self._serve.model_name), leader, self._patience)
+        why = await pulse.until_hung(self.log, self._drive, self.name, self._judged)
+        self._say("replica hung", pid=leader.pid, why=why)
+        # What hangs does not hear TERM, and its grace would be its rows' time.
+        await self._kill(leader, Diagnosis(why, "if it comes again: sevenfold logs, and the GPU's Xid in dmesg"), 0.0)
 
-    async def _answers(self, leader: process.Identity) -> bool:
+    async def _proves_ready(self, leader: process.Identity) -> bool:
         """ConfigError where another program or another model answers on its port."""
-        listener = await asyncio.to_thread(holder, self._taken[self.name])
-        if listener is not None and not process.leads(leader, listener):
-            raise ConfigError(f"process {listener}, not the replica, listens on {self.url}", "set fleet.base_port")
+        if not await is_up(self.url, self._engine.ready_path):
+            return False
         wanted = self._serve.model_name
-        found = await identify(self.url, self._engine.name, wanted)
+        found = await introduced(self.url, self._engine, leader, wanted)
         if isinstance(found, str):
             return False
-        if found.model != wanted:
-            raise ConfigError(f"{self.url} serves {found.model!r}, not {wanted!r}", "stop the other server")
+        self._slots = slots_of(self._serve, found.slots)
+        self.life.warms(time.monotonic())
+        self._turns.give(self.name)
+        self.changed()
         try:
-            question = msgspec.structs.replace(HELLO, model=wanted)
-            await carry(self.url, self._engine.exchange(question), FIRST_ANSWER)
+            await warm(self.url, self._engine, wanted, min(BATCH, self._slots) if self.life.slow else 1)
         except (ReplicaError, AttemptError) as error:
-            self.progress = f"first request: {error.message}"
+            self.progress = f"first requests: {error.message}"
             return False
         return True
 
-    async def _kill(self, leader: process.Identity, verdict: Diagnosis) -> None:
+    def request(self, what: str) -> None:
+        """'restart', or 'drain': stop it and leave it down."""
+        if self.life.phase == "backoff" and what == "restart":
+            return  # it is about to start anyway
+        self._request = what
+        self._called.set()
+
+    async def _obey(self, leader: process.Identity) -> None:
+        await self._called.wait()
+        self.life.drains(time.monotonic())
+        self._say("replica drains", request=self._request)
+        deadline = time.monotonic() + DRAIN
+        while in_flight(self._drive, self.name) and time.monotonic() < deadline:  # noqa: ASYNC110  a file sends no events
+            await asyncio.sleep(LOOK)
+        await self._kill(leader, Diagnosis("stopped on request", ""))
+
+    def _judged(self, verdict: Verdict) -> None:
+        before = self.life.phase
+        if verdict == "suspect":
+            self.life.doubted(time.monotonic())
+        elif verdict == "ok":
+            self.life.trusted(time.monotonic())
+        if self.life.phase != before:
+            self._say(f"replica {self.life.phase}")
+
+    async def _kill(self, leader: process.Identity, verdict: Diagnosis, grace: float = GRACE) -> None:
         self._verdict = verdict
-        await asyncio.to_thread(process.stop_session, leader, GRACE)
+        await asyncio.to_thread(process.stop_session, leader, grace)
 
     def _exited(self, diagnosis: Diagnosis) -> None:
-        self.life.exited(time.monotonic(), diagnosis)
+        if self._called.is_set():
+            self._called.clear()
+            self.life.left(time.monotonic(), self._request == "drain")
+        else:
+            self.life.exited(time.monotonic(), diagnosis)
         self.process, self.progress = None, ""
         self._say("replica ended", phase=self.life.phase, cause=diagnosis.cause)
 
-    def _diagnose(self, code: int) -> Diagnosis:
+    def _diagnose(self, code: int | None) -> Diagnosis:
         tail = self._tail()
-        last = telling(tail)
+        last = telling(last_error(tail))
         known = self._engine.diagnose(tail)
         if known:
             return known
+        if code is None:
+            return Diagnosis(f"it ended; its log ends: {last or '(empty)'}", "see its log")
         if code < 0:
             by = "killed" if code == -9 else f"ended by signal {-code}"
             remedy = "if nobody killed it, the machine ran out of memory: see dmesg" if code == -9 else "see its log"

@@ -1,8 +1,8 @@
 """The life of one replica as a pure state machine: facts and the time go in, what to do next comes out.
 
-    backoff -> starting -> ready
-       ^          |          |
-       +----------+----------+  its process ended: again later, or failed for good
+    backoff -> starting -> warming -> ready <-> suspect -> (draining)
+       ^          |           |         |          |
+       +----------+-----------+---------+----------+  its process ended: again later, or failed for good
 
 A load may take as long as it likes while the log grows. No clock, no I/O: `now` is any clock that never goes back.
 """
@@ -15,6 +15,12 @@ from sevenfold.types import ReplicaPhase
 
 LONGEST = 60.0
 """Seconds between two starts at most: 1, 2, 4, ... up to this."""
+SLOW_FIRST, SLOW_LONGEST = 10.0, 300.0
+"""The same for engines whose start costs minutes of a GPU: 10, 20, 40, ... as container platforms do it."""
+STILL = 300.0
+"""Seconds that a warming replica may stand still: a first batch compiles kernels for 90 s and more."""
+WARM = 900.0
+"""Seconds of warming in all: its log grows by our own questions too."""
 GOOD = 600.0
 """Seconds of readiness after which earlier deaths are forgotten."""
 FIRST_TRIES = 3
@@ -36,6 +42,8 @@ class Life:
     start_timeout: float
     now: float
     """The time of the last fact."""
+    slow: bool = False
+    """Starting it costs minutes."""
     phase: ReplicaPhase = "backoff"
     reason: str = ""
     restarts: int = 0
@@ -43,8 +51,10 @@ class Life:
     """When this phase began."""
     start_at: float = field(init=False)
     """While in backoff: when to start."""
-    _heard: float = 0.0
+    heard: float = 0.0
+    """When it last showed life."""
     _ever_ready: bool = False
+    _ready_since: float = 0.0
     _deaths: list[float] = field(default_factory=list[float])
 
     def __post_init__(self) -> None:
@@ -54,25 +64,52 @@ class Life:
         self.now = now
         if self.phase == "backoff" and now >= self.start_at:
             return Next.START
-        if self.phase == "starting" and now - self._heard > self.start_timeout:
+        silent = now - self.heard
+        if self.phase == "starting" and silent > self.start_timeout:
+            return Next.KILL
+        if self.phase == "warming" and (silent > min(STILL, self.start_timeout) or now - self.since > WARM):
             return Next.KILL
         return Next.WAIT
 
     def spawned(self, now: float) -> None:
-        self._heard = now
+        self.heard = now
         self._enter("starting", now)
 
-    def log_grew(self, now: float) -> None:
-        self.now = self._heard = now
+    def moved(self, now: float) -> None:
+        """Its log grew, or its token counter."""
+        self.now = self.heard = now
+
+    def warms(self, now: float) -> None:
+        """It has loaded, is who it should be, and gets its first questions."""
+        if self.phase == "starting":
+            self.heard = now
+            self._enter("warming", now)
+
+    def doubted(self, now: float) -> None:
+        if self.phase == "ready":
+            self._enter("suspect", now)
+
+    def trusted(self, now: float) -> None:
+        if self.phase == "suspect":
+            self._enter("ready", now)
+
+    def drains(self, now: float) -> None:
+        if self.phase in ("ready", "suspect"):
+            self._enter("draining", now)
+
+    @property
+    def ever_ready(self) -> bool:
+        return self._ever_ready
 
     def answered_first_completion(self, now: float) -> None:
         self._ever_ready = True
+        self._ready_since = now
         self.reason = ""
         self._enter("ready", now)
 
     def exited(self, now: float, diagnosis: Diagnosis) -> None:
         """Its process ended, or could not be started."""
-        if self.phase == "ready" and now - self.since >= GOOD:
+        if self.phase in ("ready", "suspect", "draining") and now - self._ready_since >= GOOD:
             self._deaths.clear()
         self._deaths.append(now)
         self.reason = f"{diagnosis.cause}; {diagnosis.remedy}" if diagnosis.remedy else diagnosis.cause
@@ -80,8 +117,16 @@ class Life:
             self._enter("failed", now)
             return
         self.restarts += 1
-        self.start_at = now + min(LONGEST, 2.0 ** (len(self._deaths) - 1))
+        first, longest = (SLOW_FIRST, SLOW_LONGEST) if self.slow else (1.0, LONGEST)
+        self.start_at = now + min(longest, first * 2.0 ** (len(self._deaths) - 1))
         self._enter("backoff", now)
+
+    def left(self, now: float, stays_down: bool) -> None:
+        """It was stopped because somebody asked for it: no death of its own."""
+        self.reason = "stopped on request" if stays_down else "restarted on request"
+        self.restarts += not stays_down
+        self.start_at = now
+        self._enter("stopped" if stays_down else "backoff", now)
 
     def stopped(self, now: float) -> None:
         """We stopped it. What failed stays failed."""

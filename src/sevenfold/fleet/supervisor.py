@@ -1,7 +1,8 @@
 """`python -m sevenfold.fleet.supervisor RUN`: the process that owns a run's replicas.
 
 It reads RUN/fleet/plan.json, keeps the replicas up and publishes RUN/fleet/status.json, whole, at every change and at
-least every two seconds. It ends on SIGTERM, with its owner, or when no replica can be kept; no replica outlives it.
+least every two seconds. It ends on SIGTERM, with its owner, or when no replica can be kept, and stops its replicas
+then. Where it is killed they live on for a while under their guards: the next supervisor of the same plan adopts them.
 """
 
 import asyncio
@@ -15,14 +16,29 @@ import msgspec
 
 from sevenfold.errors import FleetError, NodeError, SevenfoldError
 from sevenfold.events import Journal
+from sevenfold.fleet import guard, launch
 from sevenfold.fleet.keeper import GRACE, Keeper
-from sevenfold.fleet.plan import FleetPlan, read_plan, status_path
+from sevenfold.fleet.launch import Turns
+from sevenfold.fleet.plan import (
+    GPU_ENGINES,
+    FleetPlan,
+    published,
+    read_plan,
+    request_path,
+    status_path,
+    supervisor_lock,
+)
 from sevenfold.ledger import atomic_write
-from sevenfold.node import process
+from sevenfold.node import cpus, process
+from sevenfold.node.lock import alone
+from sevenfold.node.models import cache_folder
 from sevenfold.types import FleetStatus
 
 BEAT = 2.0
 """Seconds between two publications where nothing changes."""
+
+HEAR = 0.5
+"""Seconds between two looks for a request: somebody waits at a keyboard."""
 
 
 class Supervisor:
@@ -32,7 +48,9 @@ class Supervisor:
         self._changed, self._end = asyncio.Event(), asyncio.Event()
         self._ended = ""
         taken: dict[str, int] = {}
-        self._keepers = [Keeper(plan, number, taken, self._journal) for number in range(len(plan.replicas))]
+        marker = launch.marker_for(plan, cache_folder(), launch.gpu_kind()) if plan.engine in GPU_ENGINES else None
+        turns = Turns(cpus.available(), marker)
+        self._keepers = [Keeper(plan, number, taken, turns, self._journal) for number in range(len(plan.replicas))]
         for keeper in self._keepers:
             keeper.changed = self._changed.set
 
@@ -42,9 +60,10 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.end, "stopped")
         self._journal.say("supervisor started", pid=os.getpid(), replicas=len(self._keepers))
+        self._inherit()
         try:
             async with asyncio.TaskGroup() as tasks:
-                work = [tasks.create_task(self._publish_changes()), tasks.create_task(self._keep_all())]
+                work = [tasks.create_task(part) for part in (self._publish_changes(), self._keep_all(), self._hear())]
                 if self._plan.owner:
                     work.append(tasks.create_task(self._watch(self._plan.owner)))
                 await self._end.wait()
@@ -53,6 +72,29 @@ class Supervisor:
         finally:
             await asyncio.to_thread(self._stop_all)
         return FleetError.exit_code if self._is_lost else 0
+
+    def _inherit(self) -> None:
+        """Adopts the replicas that a killed supervisor left, and ends whatever else it left."""
+        before = published(self._run)
+        found = {replica.name: replica for replica in before.replicas} if before else {}
+        adopted: set[int] = set()
+        for keeper in self._keepers:
+            old = found.get(keeper.name)
+            if not old or not old.pid or not process.alive(old.pid, old.started):
+                continue
+            if process.marked_as(old.pid, self._run) == keeper.name:
+                keeper.adopt(old)
+                adopted.add(old.pid)
+        self._sweep(adopted)
+
+    def _sweep(self, kept: set[int]) -> list[process.Identity]:
+        """Ends what carries this run's mark, but for the sessions of `kept` and their guards. Blocks."""
+
+        def strays() -> list[process.Identity]:
+            marked = [m.process for m in process.marked(self._run) if m.replica != process.SUPERVISOR]
+            return [p for p in marked if not process.descends(p.pid, kept) and not (kept and _is_guard(p.pid))]
+
+        return process.stop(strays, 0.0)
 
     def end(self, why: str) -> None:
         """The first reason stands."""
@@ -72,6 +114,18 @@ class Supervisor:
     async def _watch(self, owner: process.Identity) -> None:
         await process.gone(owner)
         self.end(f"process {owner.pid}, for which the replicas ran, has ended")
+
+    async def _hear(self) -> None:
+        """Obeys the request files of the run folder; one that asks for nonsense is taken away as well."""
+        while True:
+            for keeper in self._keepers:
+                path = request_path(self._run, keeper.name)
+                if path.exists():
+                    asked = path.read_text()
+                    path.unlink(missing_ok=True)
+                    if asked in ("restart", "drain"):
+                        keeper.request(asked)
+            await asyncio.sleep(HEAR)
 
     async def _publish_changes(self) -> None:
         while True:
@@ -97,9 +151,14 @@ class Supervisor:
         left = process.stop(lambda: [p for leader in living for p in process.session(leader)], GRACE)
         for keeper in self._keepers:
             keeper.stopped()
+        left += self._sweep(set())
         self._publish()
         self._journal.say("supervisor ended", why=self._ended, unkillable=[p.pid for p in left])
         self._journal.close()
+
+
+def _is_guard(pid: int) -> bool:
+    return process.name(pid) == guard.NAME
 
 
 def main(run: Path) -> int:
@@ -109,7 +168,8 @@ def main(run: Path) -> int:
         return await Supervisor(run, read_plan(run)).run()
 
     try:
-        return asyncio.run(supervise())
+        with alone(supervisor_lock(run)):
+            return asyncio.run(supervise())
     except SevenfoldError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -7,17 +7,20 @@ its own; stopping takes the whole session. Linux only: it reads /proc.
 import asyncio
 import contextlib
 import ctypes
+import errno
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from sevenfold.errors import NodeError
 
@@ -41,6 +44,11 @@ class Identity(msgspec.Struct, frozen=True):
     started: float
     """Seconds from boot to its start, as the kernel counts them: no change of the clock moves it."""
 
+    @property
+    def ticks(self) -> int:
+        """`started` as /proc has it."""
+        return round(self.started * os.sysconf("SC_CLK_TCK"))
+
 
 @dataclass(frozen=True, slots=True)
 class Child:
@@ -52,6 +60,15 @@ class Child:
     def code(self) -> int:
         """Blocks until it has ended; negative: the signal that ended it."""
         return self._popen.wait()
+
+
+class Use(msgspec.Struct, frozen=True):
+    """What a session is busy with."""
+
+    names: frozenset[str]
+    cpu_seconds: float
+    has_gpu: bool
+    """One of it holds a GPU's device file open."""
 
 
 class Marked(msgspec.Struct, frozen=True):
@@ -97,8 +114,9 @@ def mark(run: Path, replica: str) -> dict[str, str]:
     return {RUN: _run_mark(run), REPLICA: replica}
 
 
-def spawn(argv: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
-    """A child in a session of its own that the kernel kills when the calling *thread* ends: call it from the main one.
+def spawn(argv: Sequence[str], env: Mapping[str, str], log: Path, outlives: bool = False) -> Child:
+    """A child in a session of its own. Unless it `outlives` us, the kernel kills it when the calling *thread* ends:
+    call it from the main one.
 
     `env` is added to ours; output is appended to `log`. NodeError where it cannot be started."""
     parent = os.getpid()
@@ -117,7 +135,7 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=die_with_parent,  # noqa: PLW1509  only async-signal-safe calls, prepared before the fork
+                preexec_fn=None if outlives else die_with_parent,  # noqa: PLW1509  only async-signal-safe calls, prepared before the fork
             )
         except OSError as error:
             raise _not_started(argv, error) from None
@@ -134,6 +152,13 @@ def detach(argv: Sequence[str], env: Mapping[str, str], log: Path) -> Identity:
         except OSError as error:
             raise _not_started(argv, error) from None
     return _stat(pid)[0]  # our child: even when it has ended already, nobody else got its pid
+
+
+def require_command(argv: Sequence[str]) -> None:
+    """NodeError where the program is not there or may not be run."""
+    if shutil.which(argv[0]) is None:
+        missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        raise _not_started(argv, missing)
 
 
 def output(argv: Sequence[str], seconds: float) -> str:
@@ -173,9 +198,43 @@ def session(leader: Identity) -> list[Identity]:
     return [process for process in _all() if _session_of(process.pid) == leader.pid]
 
 
+def use(leader: Identity) -> Use:
+    """Of the session that `leader` leads."""
+    names: set[str] = set()
+    ticks, has_gpu = 0, False
+    for process in session(leader):
+        folder = Path(f"/proc/{process.pid}")
+        with contextlib.suppress(OSError):  # it may end between two looks
+            stat = (folder / "stat").read_text(errors="replace")
+            names.add(stat[stat.index("(") + 1 : stat.rindex(")")])
+            fields = stat.rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+            has_gpu = has_gpu or any(str(fd.readlink()).startswith("/dev/nvidia") for fd in (folder / "fd").iterdir())
+    return Use(frozenset(names), ticks / os.sysconf("SC_CLK_TCK"), has_gpu)
+
+
 def leads(leader: Identity, pid: int) -> bool:
     """Whether `pid` belongs to the session of `leader`."""
     return _session_of(pid) == leader.pid
+
+
+def name(pid: int) -> str:
+    """As the kernel has it, at most 15 bytes; empty where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+    except OSError:
+        return ""
+
+
+def descends(pid: int, leaders: Container[int]) -> bool:
+    """Whether it is in the session of one of `leaders`, or a descendant of one."""
+    leader = _session_of(pid)
+    if leader is not None and leader in leaders:
+        return True
+    try:
+        return any(parent.pid in leaders for parent in psutil.Process(pid).parents())
+    except psutil.Error:
+        return False
 
 
 def marked(run: Path) -> list[Marked]:
