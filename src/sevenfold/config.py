@@ -44,6 +44,10 @@ class Fleet(Part, frozen=True):
     """Interpreter of the engine's own environment. Empty: the one that runs sevenfold."""
     flags: dict[str, str | int | float | bool] = {}
     """Engine flags under the engine's own names, without dashes in front."""
+    env: dict[str, str] = {}
+    """Added to the environment of each replica."""
+    tokenizer: str = ""
+    """Folder of the model's tokenizer and chat template, for endpoints that run already and take token ids."""
     start_timeout: Annotated[float, msgspec.Meta(gt=0)] = 1800.0
     """Seconds a replica may take to answer its first request while its log stands still."""
 
@@ -91,11 +95,14 @@ class RunSpec(Part, frozen=True):
     judge: Judge = Judge()
 
 
-def load(path: Path | None, flags: JSON | None = None, env: dict[str, str] | None = None) -> RunSpec:
-    """The resolved spec from a TOML file, the environment and flags (nested like the file; None values are ignored).
+def load(
+    path: Path | None, flags: JSON | None = None, env: dict[str, str] | None = None, profile: JSON | None = None
+) -> RunSpec:
+    """The resolved spec from a launch profile, a TOML file, the environment and flags, each over the one before; all
+    nested like the file. None values of `flags` are ignored.
 
     ConfigError on a file that cannot be read, an unknown key, or a value of the wrong type or range."""
-    table: JSON = _read(path) if path else {}
+    table: JSON = _merge(profile or {}, _read(path) if path else {})
     where = str(path) if path else "the command line"
     table = _merge(table, _from_env(dict(os.environ) if env is None else env))
     table = _merge(table, flags or {})

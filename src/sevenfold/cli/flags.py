@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from sevenfold.config import RunSpec, load
 from sevenfold.errors import ConfigError
+from sevenfold.job import profiles
 from sevenfold.types import JSON
 
 
@@ -17,6 +18,8 @@ from sevenfold.types import JSON
 class SpecFlags:
     config: Annotated[Path | None, Parameter(name=["-c", "--config"])] = None
     """TOML run file. Flags win over SEVENFOLD_* variables, those over the file, the file over defaults."""
+    profile: str | None = None
+    """Launch profile whose engine, flags and environment to use: a name of `sevenfold profile list`, or a TOML file."""
     model: str | None = None
     """Local GGUF file or model folder, hf:ORG/NAME@REVISION, or the name that the endpoints serve."""
     engine: Literal["llamacpp", "sglang", "vllm", "openai", "fake"] | None = None
@@ -58,7 +61,16 @@ class SpecFlags:
         }
         for setting in self.set:
             _put(table, setting)
-        return load(self.config, table)
+        return load(self.config, table, profile=_launch(self.profile) if self.profile else None)
+
+
+def _launch(name: str) -> JSON:
+    """What a profile says, in the terms of the run file."""
+    found = profiles.load(name)
+    fleet: JSON = {"engine": found.engine, "replicas": found.replicas, "flags": found.flags, "env": found.env}
+    if found.base_port:
+        fleet["base_port"] = found.base_port
+    return {"model": found.model, "fleet": fleet}
 
 
 def _put(table: JSON, setting: str) -> None:

@@ -34,6 +34,8 @@ class Serve(msgspec.Struct, frozen=True):
     """Tokens per request, prompt and completion together."""
     python: str
     flags: dict[str, str | int | float | bool] = {}
+    env: dict[str, str] = {}
+    """What the user adds to its environment."""
 
 
 class Command(msgspec.Struct, frozen=True):

@@ -157,7 +157,7 @@ class Keeper:
         serve = self._placed()
         command = self._engine.command(serve)
         process.require_command(command.argv)
-        env = {**command.env, **self._mark, **({VARIABLE: serve.gpu} if serve.gpu is not None else {})}
+        env = {**command.env, **serve.env, **self._mark, **({VARIABLE: serve.gpu} if serve.gpu is not None else {})}
         self._log_start = self._logged()
         return process.spawn((*self._guard, *command.argv), env, self.log, outlives=True)
 

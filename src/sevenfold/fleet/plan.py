@@ -100,6 +100,7 @@ def serves(fleet: Fleet, model: Model, gpus: Sequence[str], threads: int) -> tup
             context=fleet.context,
             python=fleet.python or sys.executable,
             flags=fleet.flags,
+            env=fleet.env,
         )
         for i in range(fleet.replicas)
     )

@@ -77,8 +77,16 @@ async def prepare(spec: RunSpec, output: Path | None, fleet: Path | None = None)
         )
         write_manifest(folder.path, manifest)
     atomic_write(folder.spec, dump(spec))
-    renderer = load(model.path) if model and spec.fleet.engine in TOKEN_EXACT else None
+    renderer = _renderer(spec, model)
     return Prepared(folder, spec, inputs, manifest, model, fleet or folder.path, renderer, endpoints, warnings)
+
+
+def _renderer(spec: RunSpec, model: Model | None) -> Renderer | None:
+    if spec.fleet.engine not in TOKEN_EXACT:
+        return None
+    if spec.fleet.tokenizer:
+        return load(Path(spec.fleet.tokenizer))
+    return load(model.path) if model else None
 
 
 def require_usable(folder: Path) -> None:
