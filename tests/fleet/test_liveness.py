@@ -20,6 +20,7 @@ def watched(watch: Watch, facts: At, seconds: float, start: float = 0.0, answers
             Facts(
                 now=now,
                 tokens=seen.tokens,
+                mute=seen.mute,
                 running=seen.running,
                 in_flight=seen.in_flight,
                 lines=seen.lines,
@@ -52,9 +53,13 @@ def test_tokens_that_stand_still_with_requests_running_are_hung_after_the_patien
 
 def test_a_server_whose_metrics_stop_answering_too() -> None:
     def facts(now: float) -> Facts:
-        return stops_at(100.0)(now) if now <= 100.0 else Facts(now)
+        return stops_at(100.0)(now) if now <= 100.0 else Facts(now, mute=True)
 
     assert watched(Watch(), facts, 300.0)["hung"] == 100.0 + PATIENCE
+
+
+def test_one_whose_metrics_never_answered_since_it_was_adopted() -> None:
+    assert watched(Watch(fresh=False), lambda now: Facts(now, mute=True), 300.0)["hung"] == PATIENCE
 
 
 def test_a_gauge_of_zero_hides_no_wedge_from_the_drive() -> None:
@@ -81,6 +86,8 @@ def test_a_first_batch_may_compile_for_ninety_seconds() -> None:
     assert "hung" not in watched(Watch(), facts, 110.0)
     never = watched(Watch(), lambda now: Facts(now, tokens=50, running=32), 1000.0)
     assert never["hung"] == FIRST * PATIENCE
+    seasoned = watched(Watch(fresh=False), lambda now: Facts(now, tokens=50, running=32), 1000.0)
+    assert seasoned["hung"] == PATIENCE
 
 
 def test_a_long_prefill_that_reads_is_no_hang() -> None:

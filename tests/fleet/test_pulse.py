@@ -14,7 +14,7 @@ from sevenfold.config import Fleet, RunSpec
 from sevenfold.fleet.plan import FleetPlan, plan_for
 from sevenfold.fleet.pulse import Lines, in_flight
 from sevenfold.node.models import Model
-from tests.fleet.scan import DEADLINE, all_ready, until
+from tests.fleet.scan import DEADLINE, all_ready, until, wait_ended
 from tests.fleet.test_fleet import having
 
 
@@ -31,6 +31,17 @@ def test_a_stopped_replica_is_killed_and_replaced(run: Path, stub_plan: FleetPla
     assert hung.reason.startswith("hung: nothing moved for")
     again = until(run, lambda s: all_ready(s) and s.replicas[0].pid != first.pid).replicas[0]
     assert (again.url, again.reason) == (first.url, "")
+
+
+def test_one_that_hangs_when_its_supervisor_is_killed_too(run: Path, stub_plan: FleetPlan) -> None:
+    fleet.start(run, impatient(stub_plan))
+    first = until(run, all_ready)
+    pid = first.replicas[0].pid
+    assert pid
+    os.kill(pid, signal.SIGSTOP)
+    os.kill(first.supervisor, signal.SIGKILL)
+    wait_ended(first.supervisor)
+    assert until(run, lambda s: s.replicas[0].restarts == 1).replicas[0].reason.startswith("hung: nothing moved")
 
 
 def test_one_that_lies_about_its_health_is_found(run: Path, stub_plan: FleetPlan) -> None:

@@ -23,7 +23,7 @@ from sevenfold.events import Journal
 from sevenfold.fleet import guard
 from sevenfold.fleet.http import is_up
 from sevenfold.fleet.launch import Turns
-from sevenfold.fleet.liveness import Verdict
+from sevenfold.fleet.liveness import Verdict, Watch
 from sevenfold.fleet.plan import GPU_ENGINES, FleetPlan, slots_of, supervisor_lock
 from sevenfold.fleet.proof import BATCH, hello, introduced, warm
 from sevenfold.fleet.pulse import POLL, Pulse, in_flight, read_load
@@ -194,7 +194,8 @@ class Keeper:
                 self.changed()
             if self.life.phase == "warming" and now - counted_at > POLL:
                 counted_at, before = now, tokens
-                tokens = (await read_load(self._engine, self.url)).tokens
+                load = await read_load(self._engine, self.url)
+                tokens = load.tokens if load else before
                 if tokens != before:
                     self.life.moved(now)
             if self.life.tick(now) is Next.KILL:
@@ -216,12 +217,14 @@ class Keeper:
         except (ConfigError, RowError) as error:
             await self._kill(leader, Diagnosis(f"it is not fit for work: {error.message}", error.remedy, retry=False))
             return
-        if self.life.phase != "ready":  # one that was adopted has proved it
+        adopted = self.life.phase == "ready"  # that one has proved it
+        if not adopted:
             self.life.answered_first_completion(time.monotonic())
+        watch = Watch(self._patience, fresh=self.life.slow and not adopted)
         self._turns.came_up()
         self.progress = ""
         self._say("replica ready", pid=leader.pid, url=self.url, slots=self._slots)
-        pulse = Pulse(self._engine, self.url, hello(self._serve.model_name), leader, self._patience)
+        pulse = Pulse(self._engine, self.url, hello(self._serve.model_name), leader, watch)
         why = await pulse.until_hung(self.log, self._drive, self.name, self._judged)
         self._say("replica hung", pid=leader.pid, why=why)
         # What hangs does not hear TERM, and its grace would be its rows' time.

@@ -30,6 +30,8 @@ class Facts(msgspec.Struct, frozen=True):
     now: float
     tokens: int | None = None
     """Read and generated so far; None where its metrics do not say or do not answer."""
+    mute: bool = False
+    """It has metrics, and they do not answer."""
     running: int | None = None
     """Running and queued, by its own account."""
     in_flight: int | None = None
@@ -45,12 +47,14 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Watch:
-    def __init__(self, patience: float = PATIENCE) -> None:
+    """`fresh`: it may still have kernels to compile, and its first stillness is borne longer."""
+
+    def __init__(self, patience: float = PATIENCE, fresh: bool = True) -> None:
         self.patience = patience
         self._last: Facts | None = None
         self._tokens: int | None = None
         self._moved_at = self._proved_at = 0.0
-        self._moved = False
+        self._moved = not fresh
         """Something has moved since it became ready."""
         self._gaps: deque[float] = deque(maxlen=GAPS)
 
@@ -93,10 +97,10 @@ class Watch:
         """Or cannot be said not to be: metrics that stopped answering are no rest."""
         if facts.asked is not None or facts.in_flight or facts.running:
             return True
-        return facts.running is None and self._tokens is not None
+        return facts.mute or (facts.running is None and self._tokens is not None)
 
     def _limit(self, facts: Facts) -> float:
-        if facts.computes or self._tokens is None:
+        if facts.computes or (self._tokens is None and not facts.mute):
             return LONGEST * self.patience
         if not self._moved:
             return FIRST * self.patience

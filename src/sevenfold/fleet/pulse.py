@@ -40,10 +40,10 @@ class _Drive(msgspec.Struct, frozen=True):
 class Pulse:
     """`question`: a short one that the replica has answered already. `log_from`: where this start's log begins."""
 
-    def __init__(self, engine: Engine, url: str, question: Question, leader: process.Identity, patience: float) -> None:
-        self.watch = Watch(patience)
+    def __init__(self, engine: Engine, url: str, question: Question, leader: process.Identity, watch: Watch) -> None:
+        self.watch = watch
         self._engine, self._url, self._question, self._leader = engine, url, question, leader
-        self._every = min(POLL, patience / 10)
+        self._every = min(POLL, watch.patience / 10)
         self._answered = 0
         self._asked: float | None = None
         self._burnt: tuple[float, float] | None = None
@@ -55,8 +55,10 @@ class Pulse:
             probe: asyncio.Task[None] | None = None
             while True:
                 load = await read_load(self._engine, self._url, min(METRICS, self.watch.patience / 4))
+                mute, load = load is None, load or Load()
                 facts = Facts(
                     now=time.monotonic(),
+                    mute=mute,
                     tokens=load.tokens,
                     running=None if load.running is None else load.running + (load.queued or 0),
                     in_flight=in_flight(drive, name),
@@ -114,8 +116,8 @@ class Lines:
         return self._count
 
 
-async def read_load(engine: Engine, url: str, seconds: float = METRICS) -> Load:
-    """Nothing known where it has no metrics or does not answer."""
+async def read_load(engine: Engine, url: str, seconds: float = METRICS) -> Load | None:
+    """Nothing known where it has no metrics; None where it has and does not answer."""
     path = engine.metrics_path
     if path is None:
         return Load()
@@ -126,7 +128,7 @@ async def read_load(engine: Engine, url: str, seconds: float = METRICS) -> Load:
     try:
         reply = await carry(url, look(), seconds)
     except (ReplicaError, AttemptError):
-        return Load()
+        return None
     return engine.load(reply.body.decode(errors="replace")) if reply.status == 200 else Load()
 
 
