@@ -51,6 +51,11 @@ class Fleet(Part, frozen=True):
     start_timeout: Annotated[float, msgspec.Meta(gt=0)] = 1800.0
     """Seconds a replica may take to answer its first request while its log stands still."""
 
+    @property
+    def loads_weights(self) -> bool:
+        """False where the engine is told to make them up, as benchmarks of a model's shape do."""
+        return self.flags.get("load-format") != "dummy"
+
 
 class Sampling(Part, frozen=True):
     temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.6

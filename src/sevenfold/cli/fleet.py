@@ -43,7 +43,7 @@ async def _up(output: Path, flags: SpecFlags) -> int:
         raise ConfigError("endpoints that run already need no `up`", "sevenfold run prompts.jsonl --endpoint URL")
     folder = RunFolder(output)
     folder.create()
-    plan = fleet.plan_for(spec, resolve(spec.model, spec.fleet.engine), output)
+    plan = fleet.plan_for(spec, resolve(spec.model, spec.fleet.engine, weights=spec.fleet.loads_weights), output)
     await asyncio.to_thread(fleet.start, output, plan)
     ticker = Ticker()
     try:

@@ -124,7 +124,7 @@ async def _who_answers(spec: RunSpec) -> tuple[Model | None, tuple[Endpoint, ...
         return None, endpoints, warnings, {"name": endpoints[0].model}
     if spec.fleet.engine == "openai":
         raise ConfigError("engine 'openai' needs somebody's endpoints", "add --endpoint URL")
-    model = resolve(spec.model, spec.fleet.engine)
+    model = resolve(spec.model, spec.fleet.engine, weights=spec.fleet.loads_weights)
     identity: JSON = dict(model.identity)
     return model, (), (), identity
 

@@ -54,9 +54,10 @@ SMOLLM2 = BuiltIn(
 """Small enough to run anywhere, trained to chat, Apache-2.0."""
 
 
-def resolve(model: str, engine: str = "llamacpp", cache: Path | None = None) -> Model:
-    """Empty: the built-in model. May download. ConfigError where the name means nothing, NodeError where the download
-    fails or the folder is not whole."""
+def resolve(model: str, engine: str = "llamacpp", cache: Path | None = None, weights: bool = True) -> Model:
+    """Empty: the built-in model. May download. `weights` False: the engine makes them up, a folder need not hold any.
+
+    ConfigError where the name means nothing, NodeError where the download fails or the folder is not whole."""
     if engine == "fake":  # it serves any name and reads no file
         name = model or "fake"
         return Model(Path(name), name, {"name": name})
@@ -66,7 +67,7 @@ def resolve(model: str, engine: str = "llamacpp", cache: Path | None = None) -> 
     name = model if model.startswith("hf:") else path.stem if path.suffix == ".gguf" else path.name
     if engine == "llamacpp":
         path = _gguf(path)
-    elif path.is_dir():
+    elif path.is_dir() and weights:
         require_whole(path)  # now, not minutes into the load of every replica
     return Model(path, name, {"name": name, **fingerprint(path)})
 
