@@ -75,7 +75,7 @@ def test_idle_is_no_hang() -> None:
 
 
 def test_an_idle_server_that_nobody_vouches_for_is_asked_now_and_then() -> None:
-    found = watched(Watch(), stops_at(100.0, running=0), 1000.0)
+    found = watched(Watch(fresh=False), stops_at(100.0, running=0), 1000.0)
     assert 100.0 + 3 * PATIENCE <= found["hung"] <= 100.0 + 3 * PATIENCE + 4 * STEP
 
 
@@ -139,3 +139,13 @@ def test_one_refused_question_is_no_proof() -> None:
 @pytest.mark.parametrize("watch", [Watch()])
 def test_nothing_is_doubted_before_the_first_look(watch: Watch) -> None:
     assert (watch.doubts, watch.quiet) == (False, 0.0)
+
+
+def test_a_replica_that_answered_its_warm_up_may_still_stall_at_its_first_full_batch() -> None:
+    """Seen on an H200: single requests at once, then 91 to 150 s of compiling with eight in flight."""
+    watch = Watch()
+    for second in range(0, 30, 3):
+        assert watch.see(Facts(float(second), tokens=second, in_flight=1)) == "ok"
+    verdicts = {watch.see(Facts(float(s), tokens=27, in_flight=8, asked=60.0)) for s in range(30, 170, 3)}
+    assert "hung" not in verdicts
+    assert watch.see(Facts(27.0 + FIRST * PATIENCE, tokens=27, in_flight=8, asked=60.0)) == "hung"

@@ -13,9 +13,11 @@ import msgspec
 
 PATIENCE = 30.0
 """Seconds without progress: three times the ten seconds that container platforms give a probe."""
-FIRST = 4
-"""Times the patience before anything has moved since it became ready: the first full batch of SGLang 0.5.11 stalled for
-91 s while kernels were compiled."""
+FIRST = 6
+"""Times the patience while it is new to its work: the first full batches of SGLang 0.5.11 stalled for 91 to 150 s on an
+H200 while kernels were compiled, after single requests had been answered at once."""
+FAMILIAR = 20
+"""Signs of progress under load after which it is new no more: at three seconds a look about a minute of work."""
 LONGEST = 10
 """Times the patience where it visibly computes, or where no counter can be read: SGLang's own watchdog waits 300 s."""
 GAPS = 512
@@ -54,8 +56,8 @@ class Watch:
         self._last: Facts | None = None
         self._tokens: int | None = None
         self._moved_at = self._proved_at = 0.0
-        self._moved = not fresh
-        """Something has moved since it became ready."""
+        self._signs = 0 if fresh else FAMILIAR
+        """Of progress under load since it became ready."""
         self._gaps: deque[float] = deque(maxlen=GAPS)
 
     def see(self, facts: Facts) -> Verdict:
@@ -64,7 +66,8 @@ class Watch:
         elif self._has_moved(facts, self._last):
             if self._is_busy(self._last):
                 self._gaps.append(facts.now - self._moved_at)
-            self._moved, self._moved_at, self._proved_at = True, facts.now, facts.now
+                self._signs += 1
+            self._moved_at = self._proved_at = facts.now
         elif not self._is_busy(facts):
             self._moved_at = facts.now
         self._last = facts
@@ -102,7 +105,7 @@ class Watch:
     def _limit(self, facts: Facts) -> float:
         if facts.computes or (self._tokens is None and not facts.mute):
             return LONGEST * self.patience
-        if not self._moved:
+        if self._signs < FAMILIAR:
             return FIRST * self.patience
         gaps = sorted(self._gaps)
         usual = gaps[int(0.99 * (len(gaps) - 1))] if gaps else 0.0
