@@ -11,6 +11,9 @@ from sevenfold.job.feed import so_far
 from sevenfold.ledger import Writer
 from sevenfold.types import Ask, Failure, Outcome, Sample
 
+CAREFUL, SLICE = 200, 25
+"""Of the first so many rows only a few are committed before the gate has seen them: a bad run ends with few of them."""
+
 
 class Sink:
     def __init__(
@@ -19,8 +22,14 @@ class Sink:
         """`thinking`: whether it was asked for. `seen` hears of every outcome that is new in the ledger."""
         self._writer, self._judge, self._gate = writer, judge, gate
         self._thinking, self._seen = thinking, seen
+        self._rows = 0
 
     def __call__(self, batch: list[Answer | Failure]) -> list[Ask]:
+        size = SLICE if self._rows < CAREFUL else len(batch)
+        return [ask for at in range(0, len(batch), size) for ask in self._settle(batch[at : at + size])]
+
+    def _settle(self, batch: list[Answer | Failure]) -> list[Ask]:
+        self._rows += len(batch)
         outcomes: list[Outcome] = []
         follow_ups: list[Ask] = []
         for answer in batch:
