@@ -185,6 +185,16 @@ class ReplicaStatus(msgspec.Struct, frozen=True):
     """The last telling line of its log while it starts."""
     started: float = 0.0
     """When its process started, by the kernel's count: pid and this together are one process."""
+    runs: int | None = None
+    """Requests it runs at once by its own account; `slots` is what is sent to it."""
+
+    @property
+    def warning(self) -> str:
+        """What its own account says against the plan; empty where nothing."""
+        if self.runs is None or self.slots <= self.runs:
+            return ""
+        waiting = self.slots - self.runs
+        return f"{self.slots} in flight, the server runs {self.runs}: {waiting} of {self.slots} wait in its queue"
 
 
 class FleetStatus(msgspec.Struct, frozen=True):

@@ -7,13 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from sevenfold import fleet
+from sevenfold.capacity.roofline import Lengths
 from sevenfold.config import Fleet, RunSpec
 from sevenfold.errors import ConfigError, NodeError
 from sevenfold.fleet.plan import plan_for, serves
+from sevenfold.job import profiles
 from sevenfold.job.doctor import diagnose
+from sevenfold.job.planning import Scenario, plan
 from sevenfold.job.prepare import require_usable
 from sevenfold.job.stage import staged
 from sevenfold.node import kernels
@@ -24,10 +28,12 @@ from sevenfold.node.probes_storage import slow, tried
 from sevenfold.node.stage import Room, left_over, refusal, stage
 from sevenfold.node.trial import LOGS, RUN
 from sevenfold.node.wholeness import defects
+from sevenfold.types import ReplicaStatus
 
 LAUNCH = Path(__file__).parent / "launch"
 MODEL = Model(Path("/models/m"), "m", {})
 GB = 10**9
+SCENARIO = Scenario(lengths=Lengths(prompt=180, output=2000, spread=0.8))
 
 
 def read(trouble: str, file: str = "case.json") -> Any:
@@ -170,3 +176,17 @@ def test_l09_a_folder_that_cannot_append_or_rename_is_refused() -> None:
         said = found.level if found.level == "ok" else f"{found.level} {found.sentence.removeprefix(f'{path}: ')}"
         assert said == right[path]
         assert found.level == "ok" or right["advice"].split(",")[0] in found.remedy
+
+
+def test_l11_eighty_is_slots_and_what_runs_is_shown_beside_what_is_sent() -> None:
+    """Before the start by the plan, after it by the server's own account."""
+    launch = read("L11", "launch.json")
+    words = [word.removeprefix("--") for word in launch["args"]]
+    flags = dict(zip(words[::2], words[1::2], strict=True))
+    flags |= {"speculative-algorithm": "EAGLE", "speculative-eagle-topk": "1", "speculative-num-draft-tokens": "4"}
+    planned = plan(msgspec.structs.replace(profiles.load(profiles.AS_FOUND), flags=flags), SCENARIO)
+    assert planned.replica is not None
+    assert planned.replica.max_running_requests == expected("L11")["effective_concurrency"]
+    replica = ReplicaStatus("0", "ready", "", "", "sglang", launch["client_concurrency_per_server"], runs=16)
+    assert replica.warning == "64 in flight, the server runs 16: 48 of 64 wait in its queue"
+    assert msgspec.structs.replace(replica, slots=16).warning == ""

@@ -56,6 +56,8 @@ async def _up(output: Path, flags: SpecFlags) -> int:
     for replica in status.replicas:
         if replica.phase not in ("ready", "suspect"):
             say(f"replica {replica.name} is {replica.phase}: {replica.reason}")
+        if replica.warning:
+            say(f"warning: replica {replica.name}: {replica.warning}")
     if not ready:
         await asyncio.to_thread(fleet.stop, output)
         raise FleetError(status.ended or "no replica came up", f"sevenfold logs {output}")

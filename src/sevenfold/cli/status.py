@@ -56,6 +56,8 @@ def _replica(replica: ReplicaStatus) -> str:
     since = duration(max(0.0, time.time() - replica.since))
     where = f"{replica.url} pid {replica.pid}" if replica.pid else replica.url
     parts = [f"{replica.phase} for {since}", where, f"{replica.slots} slots"]
+    if replica.warning:
+        parts.append(replica.warning)
     if replica.restarts:
         parts.append(f"{replica.restarts} restarts")
     if replica.reason or replica.progress:

@@ -60,6 +60,7 @@ class Keeper:
         self._named_ports, self._patience = plan.named_ports, plan.patience
         self._drive = Path(plan.run) / "drive.json"
         self._slots = self._serve.slots
+        self._runs: int | None = None
         self._taken, self._turns, self._journal = taken, turns, journal
         owner = f"{plan.owner.pid}:{plan.owner.ticks}" if plan.owner else "-"
         lock = str(supervisor_lock(Path(plan.run)))
@@ -91,6 +92,7 @@ class Keeper:
             reason=life.reason,
             progress=self.progress,
             started=self.process.started if self.process else 0.0,
+            runs=self._runs,
         )
 
     async def keep(self) -> None:
@@ -116,7 +118,7 @@ class Keeper:
         self.life.restarts = found.restarts
         self.life.spawned(now)
         if found.phase in ("ready", "suspect"):
-            self._slots = found.slots
+            self._slots, self._runs = found.slots, found.runs
             self.life.answered_first_completion(now)
         self._journal.say("replica adopted", replica=self.name, pid=found.pid, phase=self.life.phase)
 
@@ -238,7 +240,7 @@ class Keeper:
         found = await introduced(self.url, self._engine, leader, wanted)
         if isinstance(found, str):
             return False
-        self._slots = slots_of(self._serve, found.slots)
+        self._slots, self._runs = slots_of(self._serve, found.slots), found.slots
         self.life.warms(time.monotonic())
         self._turns.give(self.name)
         self.changed()

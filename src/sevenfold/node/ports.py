@@ -25,11 +25,22 @@ def free_port(first: int, taken: Container[int] = ()) -> int:
 
 
 def holder(port: int) -> int | None:
-    """The pid that listens on the port; None where nobody does or it cannot be seen."""
-    for connection in psutil.net_connections("tcp"):
-        if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr[1] == port:
-            return connection.pid
-    return None
+    """The pid that listens on the port; None where nobody does or it cannot be seen.
+
+    The oldest, where several do: a child that has not become its program yet still has its parent's sockets."""
+    found = [
+        connection.pid
+        for connection in psutil.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr[1] == port
+    ]
+    return min((pid for pid in found if pid), key=_born, default=None)
+
+
+def _born(pid: int) -> float:
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.Error:
+        return float("inf")
 
 
 def busy(port: int) -> str | None:
