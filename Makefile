@@ -6,7 +6,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 
-.PHONY: demo test check bench test-full clean
+.PHONY: demo test check bench test-full test-vllm clean
 
 demo: $(VENV)/.ready
 	$(VENV)/bin/sevenfold demo
@@ -20,6 +20,10 @@ check: $(VENV)/.ready-dev
 
 test-full: $(VENV)/.ready-dev
 	scripts/test --full
+
+# real vLLM on the CPU: SEVENFOLD_VLLM names its python, SEVENFOLD_VLLM_MODEL a small model's folder
+test-vllm: $(VENV)/.ready-dev
+	scripts/test --full tests/e2e/test_vllm.py -s
 
 bench: $(VENV)/.ready-dev
 	scripts/bench
