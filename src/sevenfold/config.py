@@ -10,7 +10,7 @@ import hashlib
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
 import msgspec
 
@@ -135,12 +135,11 @@ def asked(spec: RunSpec) -> JSON:
     """What decides the content of a completion, as plain JSON: two runs that differ here must never be mixed.
 
     Where and how fast it runs (replicas, ports, slots), the input's rows and the judge's limits stay out."""
-    conversation: JSON = msgspec.to_builtins(spec.conversation)
     return {
         "model": spec.model,
         "engine": spec.fleet.engine,
         "sampling": msgspec.to_builtins(spec.sampling),
-        "conversation": conversation,
+        "conversation": msgspec.to_builtins(spec.conversation),
     }
 
 
@@ -210,8 +209,3 @@ def _take(env: dict[str, str], variable: str, kind: Any, table: JSON, field: str
         table[field] = msgspec.convert(text, kind, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{variable}={text}: {error}") from None
-
-
-def choices(kind: Any) -> tuple[str, ...]:
-    """The values of a Literal field, for help texts."""
-    return get_args(kind) if get_origin(kind) is Literal else ()
