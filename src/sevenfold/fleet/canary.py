@@ -26,7 +26,7 @@ from sevenfold.types import JSON, Completion, Message
 HOUR = 3600.0
 BUDGET = 64
 """Tokens of its answer: a thought is opened by the first of them or never."""
-SECONDS = 120.0
+SECONDS = 60.0
 """For one answer. On a busy server it waits in line behind whole generations."""
 HOLD = 20.0
 """Seconds for which a server waits for most of the others to be compared with. Those that start together come up within
