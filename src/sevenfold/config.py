@@ -51,6 +51,10 @@ class Fleet(Part, frozen=True):
     start_timeout: Annotated[float, msgspec.Meta(gt=0)] = 1800.0
     """Seconds a replica may take to answer its first request while its log stands still."""
 
+    canary_every: Annotated[float, msgspec.Meta(ge=0)] = 3600.0
+    """Seconds between two checks that every server renders, serves and thinks as the others do; the first one comes
+    before its first row. 0: never."""
+
     @property
     def loads_weights(self) -> bool:
         """False where the engine is told to make them up, as benchmarks of a model's shape do."""

@@ -155,7 +155,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     model: str
     engine: str
     slots: int
-    """Requests it runs at once; more wait in its own queue."""
+    """Requests it runs at once; more wait in its own queue. 0: nothing new, what is in flight may end."""
 
 
 ReplicaPhase = Literal[
@@ -187,14 +187,46 @@ class ReplicaStatus(msgspec.Struct, frozen=True):
     """When its process started, by the kernel's count: pid and this together are one process."""
     runs: int | None = None
     """Requests it runs at once by its own account; `slots` is what is sent to it."""
+    kv_tokens: int | None = None
+    """Tokens that its KV cache holds, by its own account."""
+    planned_runs: int | None = None
+    """What the plan said of `runs`; None where nothing was planned."""
+    planned_kv_tokens: int | None = None
+    slow: str = ""
+    """How far it stays behind the others, in one sentence; empty where it does not."""
+
+    @property
+    def plan_and_got(self) -> str:
+        """Empty where nothing was planned, or the server does not say."""
+        if self.planned_runs is None or self.runs is None:
+            return ""
+        if self.planned_kv_tokens is None or self.kv_tokens is None:
+            return f"plan {self.planned_runs} running; got {self.runs}"
+        plan = f"plan {self.planned_runs} running, {self.planned_kv_tokens:,} KV tokens"
+        return f"{plan}; got {self.runs}, {self.kv_tokens:,}"
+
+    @property
+    def is_off_plan(self) -> bool:
+        """Other running requests, or KV tokens off by more than 5 %: what plans are held to against real servers."""
+        if self.plan_and_got == "":
+            return False
+        if self.planned_runs != self.runs:
+            return True
+        plan, got = self.planned_kv_tokens, self.kv_tokens
+        return plan is not None and got is not None and abs(got - plan) > 0.05 * plan
 
     @property
     def warning(self) -> str:
         """What its own account says against the plan; empty where nothing."""
-        if self.runs is None or self.slots <= self.runs:
-            return ""
-        waiting = self.slots - self.runs
-        return f"{self.slots} in flight, the server runs {self.runs}: {waiting} of {self.slots} wait in its queue"
+        said: list[str] = []
+        if self.runs is not None and self.slots > self.runs:
+            waits = self.slots - self.runs
+            said.append(
+                f"{self.slots} in flight, the server runs {self.runs}: {waits} of {self.slots} wait in its queue"
+            )
+        if self.is_off_plan:
+            said.append(f"not as planned: {self.plan_and_got}")
+        return "; ".join(said + ([self.slow] if self.slow else []))
 
 
 class FleetStatus(msgspec.Struct, frozen=True):
@@ -209,6 +241,7 @@ class FleetStatus(msgspec.Struct, frozen=True):
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
+        """A draining one has no slots: it keeps what it has and gets nothing new."""
         # A suspect one may only be busy: to take its requests away would be a mass abort, which kills some engines.
-        ready = (r for r in self.replicas if r.phase in ("ready", "suspect"))
-        return tuple(Endpoint(r.name, r.url, r.model, r.engine, r.slots) for r in ready)
+        ready = (r for r in self.replicas if r.phase in ("ready", "suspect", "draining"))
+        return tuple(Endpoint(r.name, r.url, r.model, r.engine, 0 if r.phase == "draining" else r.slots) for r in ready)

@@ -13,8 +13,9 @@ OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @contextlib.contextmanager
-def server(port: int, model: str = "m") -> Iterator[str]:
+def server(port: int, model: str = "m", script: Path | None = None) -> Iterator[str]:
     argv = [sys.executable, "-m", "sevenfold.engines.fake_server", "--port", str(port), "--model", model]
+    argv += ["--script", str(script)] if script else []
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     url = f"http://127.0.0.1:{port}"
 
@@ -57,3 +58,22 @@ def test_an_endpoint_that_is_down_is_left_out_and_said(tmp_path: Path, free_port
         done = sevenfold("run", prompts, "--endpoint", up, "--endpoint", down, "-o", run)
     assert f"warning: {down}: left out" in done.stderr
     assert report("status", run)["rows"]["done"] == 1
+
+
+def test_an_endpoint_that_renders_with_another_template_gets_no_row(tmp_path: Path, free_ports: list[int]) -> None:
+    prompts, run, script = (
+        write_prompts(tmp_path / "in.jsonl", ["One two?"]),
+        tmp_path / "run",
+        tmp_path / "script.json",
+    )
+    script.write_text('{"template": 9}')
+    with contextlib.ExitStack() as stack:
+        right = [stack.enter_context(server(port)) for port in free_ports[:2]]
+        wrong = stack.enter_context(server(free_ports[2], script=script))
+        flags = [word for url in (wrong, *right) for word in ("--endpoint", url)]
+        done = sevenfold("run", prompts, *flags, "-o", run)
+    why = "it renders the first prompt to 11 tokens, the others to 2: another chat template"
+    assert f"warning: {wrong}: left out: {why}" in done.stderr
+    status = report("status", run)
+    assert [replica["url"] for replica in status["replicas"]] == right
+    assert status["rows"]["done"] == 1

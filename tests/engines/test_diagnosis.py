@@ -111,8 +111,15 @@ def test_an_unknown_death_shows_its_last_error() -> None:
 def test_consequences_are_no_cause() -> None:
     log = "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed: {}\n"
     core = "(EngineCore_0 pid=2) ERROR 12-01 02:21:07 [core.py:700] ValueError: a shape nobody knows\n"
-    assert diagnose("vllm", core + log) is None
+    found = diagnose("vllm", core + log)
+    assert found is not None
+    assert found.cause == "its engine core failed: ValueError: a shape nobody knows"
     assert last_error(core + log) == "ValueError: a shape nobody knows"
+
+
+def test_a_warning_of_every_start_is_no_cause() -> None:
+    log = "(APIServer pid=7) WARNING 12-01 06:20:47 [u.py:9] It can cause `OSError: [Errno 24] Too many open files`.\n"
+    assert diagnose("vllm", log) is None
 
 
 def test_last_error_of_a_quiet_or_long_or_empty_log() -> None:

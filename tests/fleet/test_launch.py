@@ -1,6 +1,7 @@
 """Who starts when: seven at once on two cores, and replicas whose kernels nobody has compiled yet."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import pytest
 
 from sevenfold import fleet
 from sevenfold.config import Fleet, RunSpec
-from sevenfold.fleet.launch import Turns, marker_for, version
+from sevenfold.fleet.launch import Turns, markers_for, version
 from sevenfold.fleet.plan import FleetPlan, plan_for, serves
-from sevenfold.node import cpus
+from sevenfold.node import cpus, kernels
 from sevenfold.node.models import Model
 from tests.fleet.scan import all_ready, until
 
@@ -71,14 +72,15 @@ def order(turns: Turns, *steps: str) -> list[str]:
 
 def test_one_warms_the_cold_kernels_and_the_rest_follow(tmp_path: Path) -> None:
     marker = tmp_path / "warm" / "marker"
-    assert order(Turns(3, marker), "came_up") == ["0", "012"]
+    assert order(Turns(3, [marker]), "came_up") == ["0", "012"]
     assert marker.exists()
-    assert order(Turns(3, marker)) == ["012"]
+    assert order(Turns(3, [marker])) == ["012"]
+    assert order(Turns(3, [marker, tmp_path / "cache" / "emptied"])) == ["0"]
 
 
 def test_a_pioneer_that_fails_for_good_holds_nobody_back(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
-    assert order(Turns(3, marker), "give", "gave_up") == ["0", "0", "012"]
+    assert order(Turns(3, [marker]), "give", "gave_up") == ["0", "0", "012"]
     assert not marker.exists()
 
 
@@ -98,15 +100,26 @@ def sglang(tmp_path: Path) -> FleetPlan:
 
 def test_what_is_warm_for_one_version_and_gpu_is_cold_for_another(sglang: FleetPlan, tmp_path: Path) -> None:
     assert version(sglang.replicas[0], "sglang") == "0.5.11"
-    here = marker_for(sglang, tmp_path, "NVIDIA H200, 9.0")
-    assert here
-    assert here == marker_for(sglang, tmp_path, "NVIDIA H200, 9.0")
-    assert here != marker_for(sglang, tmp_path, "NVIDIA B200, 10.0")
+    here = markers_for(sglang, tmp_path, "NVIDIA H200, 9.0")
+    assert here == markers_for(sglang, tmp_path, "NVIDIA H200, 9.0")
+    assert here[0] != markers_for(sglang, tmp_path, "NVIDIA B200, 10.0")[0]
     packages = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
     (packages / "sglang-0.5.11.dist-info").rename(packages / "sglang-0.5.23.dist-info")
-    assert here != marker_for(sglang, tmp_path, "NVIDIA H200, 9.0")
+    assert not set(here) & set(markers_for(sglang, tmp_path, "NVIDIA H200, 9.0"))
+
+
+def test_what_a_warm_start_leaves_is_what_doctor_looks_at(sglang: FleetPlan, tmp_path: Path) -> None:
+    """The caches are the replica's: where its environment moves them, not where ours has them."""
+    places = {"HOME": str(tmp_path / "home"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    serve = msgspec.structs.replace(sglang.replicas[0], env=places)
+    plan = msgspec.structs.replace(sglang, replicas=(serve,))
+    env = {**os.environ, **places}
+    assert not kernels.is_warm("sglang", "0.5.11", env)
+    order(Turns(3, markers_for(plan, tmp_path / "cache", "NVIDIA H200, 9.0")), "came_up")
+    assert kernels.is_warm("sglang", "0.5.11", env)
+    assert order(Turns(3, markers_for(plan, tmp_path / "cache", "NVIDIA H200, 9.0"))) == ["012"]
 
 
 def test_engines_that_compile_nothing_are_never_cold(sglang: FleetPlan, tmp_path: Path) -> None:
-    assert marker_for(msgspec.structs.replace(sglang, engine="llamacpp"), tmp_path, "") is None
-    assert version(msgspec.structs.replace(sglang.replicas[0], python="/no/bin/python"), "sglang") == "/no/bin/python"
+    assert markers_for(msgspec.structs.replace(sglang, engine="llamacpp"), tmp_path, "") == ()
+    assert version(msgspec.structs.replace(sglang.replicas[0], python="/no/bin/python"), "sglang") == ""

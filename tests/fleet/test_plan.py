@@ -3,11 +3,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from sevenfold import fleet
 from sevenfold.config import Fleet, RunSpec
 from sevenfold.errors import ConfigError
-from sevenfold.fleet.plan import FleetPlan, plan_for, plan_path, read_plan, serves, slots_of, write_plan
+from sevenfold.fleet.plan import Expected, FleetPlan, plan_for, plan_path, read_plan, serves, slots_of, write_plan
 from sevenfold.node.models import Model
 from sevenfold.node.process import Identity
+from sevenfold.types import FleetStatus, ReplicaStatus
+from tests.fleet.scan import all_ready, until
 
 MODEL = Model(Path("/models/m.gguf"), "m", {})
 
@@ -89,3 +92,37 @@ def test_an_engine_that_needs_a_gpu_is_not_planned_without_one(monkeypatch: pyte
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(ConfigError, match="no GPU visible"):
         plan_for(RunSpec(fleet=Fleet(engine="sglang")), MODEL, tmp_path)
+
+
+GOT = ReplicaStatus("0", "ready", "", "", "sglang", 16, runs=16, kv_tokens=576_030)
+
+
+@pytest.mark.parametrize(
+    ("runs", "kv_tokens", "off"), [(16, 577_766, False), (16, 610_000, True), (48, 577_766, True), (16, 548_700, False)]
+)
+def test_the_plan_is_held_against_what_the_server_got(runs: int, kv_tokens: int, off: bool) -> None:
+    status = msgspec.structs.replace(GOT, planned_runs=runs, planned_kv_tokens=kv_tokens)
+    assert status.plan_and_got == f"plan {runs} running, {kv_tokens:,} KV tokens; got 16, 576,030"
+    assert status.is_off_plan is off
+    assert status.warning == (f"not as planned: {status.plan_and_got}" if off else "")
+
+
+def test_without_a_plan_or_a_word_of_the_server_nothing_is_compared() -> None:
+    assert (GOT.plan_and_got, GOT.is_off_plan) == ("", False)
+    silent = msgspec.structs.replace(GOT, runs=None, planned_runs=16, planned_kv_tokens=9)
+    assert (silent.plan_and_got, silent.is_off_plan) == ("", False)
+    short = msgspec.structs.replace(GOT, kv_tokens=None, planned_runs=48, planned_kv_tokens=9)
+    assert (short.plan_and_got, short.is_off_plan) == ("plan 48 running; got 16", True)
+
+
+def test_a_draining_replica_gets_nothing_new_and_keeps_what_it_has() -> None:
+    replicas = (GOT, msgspec.structs.replace(GOT, name="1", phase="draining"))
+    assert [(e.replica, e.slots) for e in FleetStatus(1, 0.0, replicas).endpoints] == [("0", 16), ("1", 0)]
+
+
+def test_what_the_server_got_is_published_beside_the_plan(run: Path, stub_plan: FleetPlan) -> None:
+    fleet.start(run, msgspec.structs.replace(stub_plan, expected=Expected(4, 1000)))
+    replica = until(run, all_ready).replicas[0]
+    assert (replica.planned_runs, replica.runs, replica.planned_kv_tokens, replica.kv_tokens) == (4, 1, 1000, None)
+    assert "not as planned: plan 4 running; got 1" in replica.warning
+    assert "replica not as planned" in (run / "events.jsonl").read_text()

@@ -1,13 +1,16 @@
 import json
 import sys
+from importlib import resources
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from sevenfold.capacity.roofline import Lengths
+from sevenfold.config import Fleet, RunSpec
 from sevenfold.errors import ConfigError
 from sevenfold.job import profiles
-from sevenfold.job.planning import Scenario, plan, side_by_side
+from sevenfold.job.planning import Scenario, expected, plan, side_by_side
 from tests.capacity.shapes import QWEN3_8B, QWEN36_27B
 
 AS_FOUND = profiles.load("qwen3.6-27b-b200-asfound")
@@ -131,3 +134,17 @@ def test_the_launch_as_found_stands_beside_the_fastest_of_that_gpu():
     assert best.fleet.tokens_per_second > 3 * found.fleet.tokens_per_second
     with pytest.raises(ConfigError, match="no shipped profile is for L4"):
         side_by_side(msgspec.structs.replace(ASKED, gpu="L4"))
+
+
+def test_what_the_plan_says_goes_along_with_the_launch(sglang: Path, tmp_path: Path) -> None:
+    shape = Path(str(resources.files("sevenfold").joinpath("profiles", "shapes", "qwen3.6-27b.json")))
+    (tmp_path / "config.json").write_text(shape.read_text())
+    fleet = Fleet(engine="sglang", flags=AS_FOUND.flags)
+    found = expected(RunSpec(fleet=fleet), tmp_path, "NVIDIA B200, 10.0")
+    planned = plan(AS_FOUND, ASKED).replica
+    assert found is not None
+    assert planned is not None
+    assert (found.runs, found.kv_tokens) == (16, planned.kv_tokens)
+    assert expected(RunSpec(fleet=fleet), tmp_path, "some card") is None
+    assert expected(RunSpec(fleet=fleet), tmp_path / "none", "NVIDIA B200, 10.0") is None
+    assert expected(RunSpec(), tmp_path, "NVIDIA B200, 10.0") is None

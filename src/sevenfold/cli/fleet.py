@@ -15,6 +15,7 @@ from sevenfold.cli.output import put
 from sevenfold.cli.talk import Ticker, say
 from sevenfold.errors import ConfigError, FleetError
 from sevenfold.job.folder import RunFolder, latest
+from sevenfold.job.planning import launch_plan
 from sevenfold.node.models import resolve
 from sevenfold.types import FleetStatus
 
@@ -43,7 +44,8 @@ async def _up(output: Path, flags: SpecFlags) -> int:
         raise ConfigError("endpoints that run already need no `up`", "sevenfold run prompts.jsonl --endpoint URL")
     folder = RunFolder(output)
     folder.create()
-    plan = fleet.plan_for(spec, resolve(spec.model, spec.fleet.engine, weights=spec.fleet.loads_weights), output)
+    model = resolve(spec.model, spec.fleet.engine, weights=spec.fleet.loads_weights)
+    plan = await asyncio.to_thread(launch_plan, spec, model, output)
     await asyncio.to_thread(fleet.start, output, plan)
     ticker = Ticker()
     try:
@@ -92,7 +94,7 @@ def down(run: Path | None = None, /) -> int:
 
 
 def restart(run: Path, replica: str, /) -> int:
-    """Stop one replica and start it again. What it was answering is asked of the others; no row is charged.
+    """Stop one replica and start it again. What it is answering may end first; it gets nothing new.
 
     Parameters
     ----------
@@ -101,13 +103,11 @@ def restart(run: Path, replica: str, /) -> int:
     replica
         Its name: 0, 1, ...
     """
-    fleet.ask(run, replica, "restart")
-    say(f"replica {replica} is asked to restart\n  -> sevenfold status {run}")
-    return 0
+    return _ask(run, replica, "restart", f"sevenfold status {run}")
 
 
 def drain(run: Path, replica: str, /) -> int:
-    """Stop one replica and leave it down until `restart`. What it was answering is asked of the others.
+    """Stop one replica and leave it down until `restart`. What it is answering may end first; it gets nothing new.
 
     Parameters
     ----------
@@ -116,8 +116,12 @@ def drain(run: Path, replica: str, /) -> int:
     replica
         Its name: 0, 1, ...
     """
-    fleet.ask(run, replica, "drain")
-    say(f"replica {replica} is asked to stop\n  -> sevenfold restart {run} {replica} brings it back")
+    return _ask(run, replica, "drain", f"sevenfold restart {run} {replica} brings it back")
+
+
+def _ask(run: Path, replica: str, what: fleet.What, then: str) -> int:
+    fleet.ask(run, replica, what)
+    say(f"replica {replica} is asked to {what}\n  -> {then}")
     return 0
 
 

@@ -56,6 +56,8 @@ def _replica(replica: ReplicaStatus) -> str:
     since = duration(max(0.0, time.time() - replica.since))
     where = f"{replica.url} pid {replica.pid}" if replica.pid else replica.url
     parts = [f"{replica.phase} for {since}", where, f"{replica.slots} slots"]
+    if replica.plan_and_got and not replica.is_off_plan:  # else the warning says it
+        parts.append(replica.plan_and_got)
     if replica.warning:
         parts.append(replica.warning)
     if replica.restarts:

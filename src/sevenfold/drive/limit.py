@@ -112,7 +112,7 @@ class Limit:
         """With whether any endpoint was open, full or not."""
         best, most, any_open = None, 0.0, False
         for station in self._stations.values():
-            if station.endpoint.replica in tried or station.opens(now) > now:
+            if not station.endpoint.slots or station.endpoint.replica in tried or station.opens(now) > now:
                 continue
             any_open = True
             share = 1.0 - station.in_flight / station.endpoint.slots

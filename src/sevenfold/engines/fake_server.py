@@ -85,6 +85,12 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The request after this many kills the process. 0: none."""
     hang_after: int = 0
     """Requests after this many are never answered. 0: none."""
+    forgets_after: int = 0
+    """Replies after this many requests do not think, whatever is asked. 0: none."""
+    template: int = 0
+    """Tokens that its chat template puts around every prompt."""
+    serves: str = ""
+    """The model's name, in place of the one that --model gives."""
     load: float = 0.0
     """Seconds from start until it is ready; 503 before."""
     lie_health: bool = False
@@ -102,7 +108,7 @@ def digest(text: str) -> str:
 
 class FakeServer:
     def __init__(self, script: Script, model: str = "fake", slots: int = 0, seed: int = 0) -> None:
-        self.script, self.model, self.seed = script, model, seed
+        self.script, self.model, self.seed = script, script.serves or model, seed
         self.slots = asyncio.Semaphore(slots or 1_000_000)
         self.prompts: Counter[str] = Counter()
         self.used: Counter[int] = Counter()
@@ -186,7 +192,7 @@ class FakeServer:
             "model": self.model,
             "choices": [{"index": 0, "message": message, "finish_reason": finish}],
             "usage": {
-                "prompt_tokens": asked,
+                "prompt_tokens": asked + self.script.template,
                 "completion_tokens": len(thought) + len(written),
                 "completion_tokens_details": {"reasoning_tokens": len(thought)},
             },
@@ -197,6 +203,8 @@ class FakeServer:
         thinks = self.script.thinking
         if thinks is None:
             thinks = body.get("chat_template_kwargs", {}).get("enable_thinking", True)
+        if self.script.forgets_after and self.seen > self.script.forgets_after:
+            thinks = False
         tokens = max(4, round(around(dice, self.script.tokens, self.script.sigma)))
         reasoning = prose(dice, tokens * 2 // 3) if thinks else ""
         answer = prose(dice, tokens // 3 if thinks else tokens)

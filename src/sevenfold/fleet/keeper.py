@@ -5,28 +5,29 @@ it is hung when tokens stand still, not when /health says so.
 """
 
 import asyncio
-import re
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from sevenfold.engines import ENGINES
-from sevenfold.engines.base import Diagnosis, Serve
-from sevenfold.engines.diagnosis import last_error
+from sevenfold.engines.base import Diagnosis, Identity, Load, Serve
 from sevenfold.engines.flags import given
 from sevenfold.engines.sglang import nccl_port
 from sevenfold.errors import AttemptError, ConfigError, NodeError, ReplicaError, RowError
 from sevenfold.events import Journal
 from sevenfold.fleet import guard
+from sevenfold.fleet.canary import HOLD, Panel, listen
+from sevenfold.fleet.death import cause_of, telling, undying
 from sevenfold.fleet.http import is_up
 from sevenfold.fleet.launch import Turns
 from sevenfold.fleet.liveness import Verdict, Watch
 from sevenfold.fleet.plan import GPU_ENGINES, FleetPlan, slots_of, supervisor_lock
 from sevenfold.fleet.proof import BATCH, hello, introduced, warm
-from sevenfold.fleet.pulse import POLL, Pulse, in_flight, read_load
+from sevenfold.fleet.pulse import POLL, Pulse, read_load, until_empty
 from sevenfold.fleet.replica import Life, Next
 from sevenfold.node import process
 from sevenfold.node.gpus import VARIABLE
@@ -37,31 +38,42 @@ LOOK = 0.2
 """Seconds between looks at a replica that starts: its log, its port."""
 GRACE = 10.0
 """Seconds between TERM and KILL: an engine frees its GPU, a hung one is not waited for."""
-DRAIN = 10.0
-"""Seconds for the drive to take its requests away: it follows what is published here within one."""
 TAIL = 16384
 """Bytes of a log's end that a diagnosis reads: a Python traceback with its chain of causes."""
 GUARD = Path(guard.__file__)
-CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the keepers of one fleet have in common."""
+
+    turns: Turns
+    panel: Panel
+    journal: Journal
+    taken: dict[str, int] = field(default_factory=dict[str, int])
+    """Ports that the replicas use or are about to."""
 
 
 class Keeper:
-    """`taken`: ports that this fleet's replicas use or are about to, shared by all its keepers, as are the turns."""
-
-    def __init__(self, plan: FleetPlan, number: int, taken: dict[str, int], turns: Turns, journal: Journal) -> None:
+    def __init__(self, plan: FleetPlan, number: int, shared: Shared) -> None:
         self.name = str(number)
         self.life = Life(plan.start_timeout, time.monotonic(), slow=plan.engine in GPU_ENGINES)
         self.log = Path(plan.run) / "logs" / f"replica-{number}.log"
         self.process: process.Identity | None = None
         self.progress = ""
         self.changed: Callable[[], None] = lambda: None
+        self.stop_session: Callable[[process.Identity, float], list[process.Identity]] = process.stop_session
+        """Blocks; returns what outlived it."""
+        self.load = Load()
+        """What its metrics said last, while it is ready."""
+        self.slow = ""
         self._engine, self._serve = ENGINES[plan.engine], plan.replicas[number]
         self._mark = process.mark(Path(plan.run), self.name)
         self._named_ports, self._patience = plan.named_ports, plan.patience
         self._drive = Path(plan.run) / "drive.json"
         self._slots = self._serve.slots
-        self._runs: int | None = None
-        self._taken, self._turns, self._journal = taken, turns, journal
+        self._got, self._expected = Identity(""), plan.expected
+        self._taken, self._turns, self._panel, self._journal = shared.taken, shared.turns, shared.panel, shared.journal
         owner = f"{plan.owner.pid}:{plan.owner.ticks}" if plan.owner else "-"
         lock = str(supervisor_lock(Path(plan.run)))
         self._guard = (sys.executable, "-S", "-E", str(GUARD), lock, owner, str(plan.unattended))
@@ -70,6 +82,9 @@ class Keeper:
         self._request, self._called = "", asyncio.Event()
         self._verdict: Diagnosis | None = None
         """Why we killed it ourselves."""
+        self._unfit = False
+        """Another start would end the same way, however often it was ready before."""
+        self._undying = asyncio.Event()
 
     @property
     def url(self) -> str:
@@ -92,7 +107,11 @@ class Keeper:
             reason=life.reason,
             progress=self.progress,
             started=self.process.started if self.process else 0.0,
-            runs=self._runs,
+            runs=self._got.slots,
+            kv_tokens=self._got.kv_tokens,
+            planned_runs=self._expected.runs if self._expected else None,
+            planned_kv_tokens=self._expected.kv_tokens if self._expected else None,
+            slow=self.slow,
         )
 
     async def keep(self) -> None:
@@ -109,6 +128,7 @@ class Keeper:
             if self.life.tick(time.monotonic()) is Next.START:
                 await self._live()
         self._turns.gave_up(self.name)
+        self._panel.forgets(self.name, for_good=True)
 
     def adopt(self, found: ReplicaStatus) -> None:
         """A replica that lives, of a supervisor that does not."""
@@ -118,7 +138,8 @@ class Keeper:
         self.life.restarts = found.restarts
         self.life.spawned(now)
         if found.phase in ("ready", "suspect"):
-            self._slots, self._runs = found.slots, found.runs
+            self._slots = found.slots
+            self._got = Identity(found.model, found.runs, kv_tokens=found.kv_tokens)
             self.life.answered_first_completion(now)
         self._journal.say("replica adopted", replica=self.name, pid=found.pid, phase=self.life.phase)
 
@@ -149,11 +170,16 @@ class Keeper:
         async with asyncio.TaskGroup() as tasks:
             work = (self._watch_start(leader), self._serve_on(leader), self._obey(leader))
             watch = [tasks.create_task(part) for part in work]
-            await process.gone(leader)
-            for task in watch:
+            ends = [tasks.create_task(part) for part in (process.gone(leader), self._undying.wait())]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for task in (*watch, *ends):
                 task.cancel()
-        await asyncio.to_thread(process.stop_session, leader, GRACE)  # what it started itself
-        self._exited(self._verdict or self._diagnose(child.code() if child else None))
+        if not self._undying.is_set():
+            await self._stop(leader, GRACE)  # what it started itself
+        if self._undying.is_set():
+            self._exited(self._verdict or Diagnosis("it does not die", ""))
+            return
+        self._exited(self._verdict or cause_of(self._engine, child.code() if child else None, self._tail()))
 
     def _spawn(self) -> process.Child:
         serve = self._placed()
@@ -220,14 +246,22 @@ class Keeper:
             await self._kill(leader, Diagnosis(f"it is not fit for work: {error.message}", error.remedy, retry=False))
             return
         adopted = self.life.phase == "ready"  # that one has proved it
+        if not adopted and not await self._passes(leader):
+            return
         if not adopted:
             self.life.answered_first_completion(time.monotonic())
         watch = Watch(self._patience, fresh=self.life.slow and not adopted)
         self._turns.came_up()
         self.progress = ""
         self._say("replica ready", pid=leader.pid, url=self.url, slots=self._slots)
+        if self.status().is_off_plan:
+            self._say("replica not as planned", what=self.status().plan_and_got)
         pulse = Pulse(self._engine, self.url, hello(self._serve.model_name), leader, watch)
-        why = await pulse.until_hung(self.log, self._drive, self.name, self._judged)
+        pulse.read = self._loaded
+        async with asyncio.TaskGroup() as tasks:
+            comparing = tasks.create_task(self._compare(leader))
+            why = await pulse.until_hung(self.log, self._drive, self.name, self._judged)
+            comparing.cancel()
         self._say("replica hung", pid=leader.pid, why=why)
         # What hangs does not hear TERM, and its grace would be its rows' time.
         await self._kill(leader, Diagnosis(why, "if it comes again: sevenfold logs, and the GPU's Xid in dmesg"), 0.0)
@@ -240,16 +274,60 @@ class Keeper:
         found = await introduced(self.url, self._engine, leader, wanted)
         if isinstance(found, str):
             return False
-        self._slots, self._runs = slots_of(self._serve, found.slots), found.slots
+        self._slots, self._got = slots_of(self._serve, found.slots), found
         self.life.warms(time.monotonic())
         self._turns.give(self.name)
         self.changed()
         try:
-            await warm(self.url, self._engine, wanted, min(BATCH, self._slots) if self.life.slow else 1)
+            await warm(self.url, self._engine, wanted, min(BATCH, self._slots) if self.life.slow else 0)
+            await self._listen()
         except (ReplicaError, AttemptError) as error:
             self.progress = f"first requests: {error.message}"
             return False
         return True
+
+    async def _listen(self) -> None:
+        canary = self._panel.canary
+        if canary.every:
+            said = await listen(self.url, self._engine.name, self._serve.model_name, canary)
+            self._panel.hears(self.name, said)
+
+    async def _passes(self, leader: process.Identity) -> bool:
+        """Whether it may be given rows, once most of the others can be compared with it."""
+        if not self._panel.canary.every:
+            return True
+        self._turns.came_up()  # the others may wait for nothing but its kernels
+        self.progress = "waits for the others' first answers, to compare"
+        began = time.monotonic()
+        while not self._panel.is_settled and time.monotonic() < began + HOLD:
+            self.life.moved(time.monotonic())
+            await asyncio.sleep(LOOK)
+        why = self._panel.complaint(self.name)
+        if why:
+            self._unfit = True
+            await self._part(leader, why)
+        return not why
+
+    async def _compare(self, leader: process.Identity) -> None:
+        """Asks it again every hour, and judges it again when others have come. What was right before may be so after a
+        new start; one that is not right then is not started any more."""
+        every = self._panel.canary.every
+        asked = time.monotonic()
+        while every:
+            await asyncio.sleep(min(every, 1.0))
+            if time.monotonic() - asked >= every:
+                asked = time.monotonic()
+                try:
+                    await self._listen()
+                except (ReplicaError, AttemptError, ConfigError) as error:
+                    self._say("canary not answered", why=error.message)  # whether it works is the pulse's to tell
+            why = self._panel.complaint(self.name)
+            if why and self._panel.is_settled:
+                await self._part(leader, why)
+
+    async def _part(self, leader: process.Identity, why: str) -> None:
+        self._say("replica unlike the others", why=why)
+        await self._kill(leader, Diagnosis(why, "compare its model folder, template and flags with the others'"))
 
     def request(self, what: str) -> None:
         """'restart', or 'drain': stop it and leave it down."""
@@ -262,10 +340,11 @@ class Keeper:
         await self._called.wait()
         self.life.drains(time.monotonic())
         self._say("replica drains", request=self._request)
-        deadline = time.monotonic() + DRAIN
-        while in_flight(self._drive, self.name) and time.monotonic() < deadline:  # noqa: ASYNC110  a file sends no events
-            await asyncio.sleep(LOOK)
+        await until_empty(self._engine, self.url, self._drive, self.name, self._patience)
         await self._kill(leader, Diagnosis("stopped on request", ""))
+
+    def _loaded(self, load: Load) -> None:
+        self.load = load
 
     def _judged(self, verdict: Verdict) -> None:
         before = self.life.phase
@@ -278,30 +357,26 @@ class Keeper:
 
     async def _kill(self, leader: process.Identity, verdict: Diagnosis, grace: float = GRACE) -> None:
         self._verdict = verdict
-        await asyncio.to_thread(process.stop_session, leader, grace)
+        await self._stop(leader, grace)
+
+    async def _stop(self, leader: process.Identity, grace: float) -> None:
+        left = await asyncio.to_thread(self.stop_session, leader, grace)
+        if left:  # they hold GPU and port: no other engine is started beside them
+            self._verdict, self._unfit = undying([p.pid for p in left], self._serve.gpu), True
+            self._undying.set()
 
     def _exited(self, diagnosis: Diagnosis) -> None:
-        if self._called.is_set():
+        self._panel.forgets(self.name)
+        self.load, self.slow = Load(), ""
+        if self._unfit:
+            self.life.condemned(time.monotonic(), diagnosis)
+        elif self._called.is_set():
             self._called.clear()
             self.life.left(time.monotonic(), self._request == "drain")
         else:
             self.life.exited(time.monotonic(), diagnosis)
         self.process, self.progress = None, ""
         self._say("replica ended", phase=self.life.phase, cause=diagnosis.cause)
-
-    def _diagnose(self, code: int | None) -> Diagnosis:
-        tail = self._tail()
-        last = telling(last_error(tail))
-        known = self._engine.diagnose(tail)
-        if known:
-            return known
-        if code is None:
-            return Diagnosis(f"it ended; its log ends: {last or '(empty)'}", "see its log")
-        if code < 0:
-            by = "killed" if code == -9 else f"ended by signal {-code}"
-            remedy = "if nobody killed it, the machine ran out of memory: see dmesg" if code == -9 else "see its log"
-            return Diagnosis(f"{by}; its log ends: {last}" if last else by, remedy)
-        return Diagnosis(f"it ended with code {code}; its log ends: {last or '(empty)'}", "see its log")
 
     def _logged(self) -> int:
         """Bytes in the log; 0 where somebody took it away."""
@@ -319,12 +394,3 @@ class Keeper:
     def _say(self, event: str, **facts: object) -> None:
         self._journal.say(event, replica=self.name, **facts)
         self.changed()
-
-
-def telling(text: str) -> str:
-    """The last line with words in it, fit for a terminal."""
-    for line in reversed(re.split(r"[\r\n]", text)):
-        plain = CONTROL.sub("", line).strip()
-        if plain:
-            return plain[:200]
-    return ""

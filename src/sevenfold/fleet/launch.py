@@ -8,11 +8,12 @@ import contextlib
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from sevenfold.engines.base import Serve
 from sevenfold.fleet.plan import GPU_ENGINES, FleetPlan
-from sevenfold.node import process
+from sevenfold.node import kernels, process
 
 KIND = ("nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader")
 PATIENCE = 30.0
@@ -20,15 +21,16 @@ PATIENCE = 30.0
 
 
 class Turns:
-    """`at_once`: starts at a time. `marker`: the file that says kernels are compiled; None where nothing compiles."""
+    """`at_once`: starts at a time. `markers`: the files that together say kernels are compiled; none where nothing
+    compiles."""
 
-    def __init__(self, at_once: int, marker: Path | None = None) -> None:
+    def __init__(self, at_once: int, markers: Sequence[Path] = ()) -> None:
         self._places = asyncio.Semaphore(max(1, at_once))
-        self._marker = marker
+        self._markers = markers
         self._starting: set[str] = set()
         self._pioneer: str | None = None
         self._open = asyncio.Event()
-        if marker is None or marker.exists():
+        if all(marker.exists() for marker in markers):
             self._open.set()
 
     async def take(self, name: str) -> None:
@@ -47,10 +49,11 @@ class Turns:
 
     def came_up(self) -> None:
         """One is ready: its kernels are there for the others."""
-        if not self._open.is_set() and self._marker:
+        if not self._open.is_set():
             with contextlib.suppress(OSError):  # the next fleet then starts one by one again
-                self._marker.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._marker.touch(mode=0o600)
+                for marker in self._markers:
+                    marker.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    marker.touch(mode=0o600)
         self._open.set()
 
     def gave_up(self, name: str) -> None:
@@ -59,17 +62,20 @@ class Turns:
             self._open.set()
 
 
-def marker_for(plan: FleetPlan, cache: Path, gpu: str) -> Path | None:
-    """Kernels depend on the engine's version, the kind of GPU and the model's shapes."""
+def markers_for(plan: FleetPlan, cache: Path, gpu: str) -> tuple[Path, ...]:
+    """One for what kernels depend on: the engine's version, the kind of GPU and the model's shapes; and those inside
+    the engine's own caches, which go with them and which `doctor` looks at."""
     if plan.engine not in GPU_ENGINES:
-        return None
+        return ()
     serve = plan.replicas[0]
-    facts = "\n".join((plan.engine, version(serve, plan.engine), gpu, serve.model, repr(sorted(serve.flags.items()))))
-    return cache / "warm" / f"{plan.engine}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
+    found = version(serve, plan.engine)
+    facts = "\n".join((plan.engine, found or serve.python, gpu, serve.model, repr(sorted(serve.flags.items()))))
+    own = cache / "warm" / f"{plan.engine}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
+    return (own, *kernels.markers(plan.engine, found, {**os.environ, **serve.env}))
 
 
 def version(serve: Serve, engine: str) -> str:
-    """Of the engine's package, by the folders of its interpreter and PYTHONPATH; else the interpreter's path."""
+    """Of the engine's package, by the folders of its interpreter and PYTHONPATH; empty where those do not tell."""
     roots = [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     roots += sorted(Path(serve.python).parent.parent.glob("lib/python3*/site-packages"))
     for root in roots:
@@ -77,7 +83,7 @@ def version(serve: Serve, engine: str) -> str:
             found = re.fullmatch(rf"{engine}-(.+)\.dist-info", info.name)
             if found:
                 return found[1]
-    return serve.python
+    return ""
 
 
 def gpu_kind() -> str:

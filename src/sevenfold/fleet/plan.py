@@ -13,6 +13,7 @@ from sevenfold.config import Fleet, RunSpec
 from sevenfold.engines.base import Serve
 from sevenfold.engines.flags import given
 from sevenfold.errors import ConfigError
+from sevenfold.fleet.canary import Canary
 from sevenfold.fleet.liveness import PATIENCE
 from sevenfold.ledger import atomic_write
 from sevenfold.node import cpus
@@ -48,6 +49,13 @@ NEEDS_GPU = frozenset({"sglang"})
 """Engines that cannot do without. vLLM has builds for CPUs; llama.cpp runs on both."""
 
 
+class Expected(msgspec.Struct, frozen=True):
+    """What the plan says that each replica will say of itself."""
+
+    runs: int
+    kv_tokens: int
+
+
 class FleetPlan(msgspec.Struct, frozen=True):
     engine: str
     run: str
@@ -64,14 +72,29 @@ class FleetPlan(msgspec.Struct, frozen=True):
     """Seconds that replicas outlive their supervisor: a new one comes within a second or two where anybody follows."""
     named_ports: bool = False
     """The user named the ports: none may move."""
+    canary: Canary = Canary()
+    expected: Expected | None = None
+    """None where nothing is known of the model's shape or the GPU."""
 
     def is_like(self, other: "FleetPlan") -> bool:
-        """Whether both want the same replicas, whoever owns them."""
-        return msgspec.structs.replace(self, owner=None) == msgspec.structs.replace(other, owner=None)
+        """Whether both want the same replicas, whoever owns them and whatever is expected of them."""
+        mine, theirs = (
+            msgspec.structs.replace(plan, owner=None, canary=Canary(), expected=None) for plan in (self, other)
+        )
+        return mine == theirs
 
 
-def plan_for(spec: RunSpec, model: Model, run: Path, owner: Identity | None = None) -> FleetPlan:
-    """ConfigError where more replicas are wanted than GPUs are visible, or none is and the engine needs one."""
+def plan_for(
+    spec: RunSpec,
+    model: Model,
+    run: Path,
+    owner: Identity | None = None,
+    canary: Canary | None = None,
+    expected: Expected | None = None,
+) -> FleetPlan:
+    """`canary`: by default the built-in prompt, with the spec's own thinking.
+
+    ConfigError where more replicas are wanted than GPUs are visible, or none is and the engine needs one."""
     engine = spec.fleet.engine
     gpus = () if engine in NO_GPU else visible_gpus(needed=engine in NEEDS_GPU)
     replicas = serves(spec.fleet, model, gpus, cpus.available())
@@ -82,7 +105,14 @@ def plan_for(spec: RunSpec, model: Model, run: Path, owner: Identity | None = No
         start_timeout=spec.fleet.start_timeout,
         named_ports=spec.fleet.base_port > 0,
         owner=owner,
+        canary=canary or canary_for(spec),
+        expected=expected,
     )
+
+
+def canary_for(spec: RunSpec) -> Canary:
+    asked = spec.conversation
+    return Canary(thinking=asked.thinking, template_kwargs=asked.template_kwargs, every=spec.fleet.canary_every)
 
 
 def serves(fleet: Fleet, model: Model, gpus: Sequence[str], threads: int) -> tuple[Serve, ...]:

@@ -23,6 +23,12 @@ METRICS = 5.0
 """Seconds for /metrics: it is served by the process that takes the requests, which is never busy for so long."""
 FRESH = 5.0
 """Seconds for which the drive's last word, given once a second, is believed."""
+DRAIN = 600.0
+"""Seconds for requests in flight to end: the longest generations take minutes."""
+HEARD = 2.5
+"""Seconds until nobody sends anything new: the drive follows within one and speaks once a second."""
+LOOK = 0.2
+"""Seconds between looks at one that drains."""
 CORES = 0.1
 """Processors in use from which on an engine without a GPU is at work: seven on two cores get a third of one each."""
 COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "ninja", "cudafe++", "fatbinary", "cc1plus", "nvlink"})
@@ -42,6 +48,8 @@ class Pulse:
 
     def __init__(self, engine: Engine, url: str, question: Question, leader: process.Identity, watch: Watch) -> None:
         self.watch = watch
+        self.read: Callable[[Load], None] = lambda _load: None
+        """Hears what the metrics say."""
         self._engine, self._url, self._question, self._leader = engine, url, question, leader
         self._every = min(POLL, watch.patience / 10)
         self._answered = 0
@@ -56,6 +64,7 @@ class Pulse:
             while True:
                 load = await read_load(self._engine, self._url, min(METRICS, self.watch.patience / 4))
                 mute, load = load is None, load or Load()
+                self.read(load)
                 facts = Facts(
                     now=time.monotonic(),
                     mute=mute,
@@ -130,6 +139,25 @@ async def read_load(engine: Engine, url: str, seconds: float = METRICS) -> Load 
     except (ReplicaError, AttemptError):
         return None
     return engine.load(reply.body.decode(errors="replace")) if reply.status == 200 else Load()
+
+
+async def until_empty(engine: Engine, url: str, drive: Path, name: str, patience: float) -> None:
+    """Until nothing is in flight on a replica that gets nothing new, by the drive's account or its own; for DRAIN
+    seconds at most, or until its tokens stand still for `patience`: gauges stay up after the last request."""
+    load = await read_load(engine, url) or Load()
+    if in_flight(drive, name) is None and not load.running:
+        return
+    await asyncio.sleep(HEARD)
+    began = still = time.monotonic()
+    tokens = load.tokens
+    while time.monotonic() < min(began + DRAIN, still + patience):
+        load = await read_load(engine, url) or Load()
+        if load.tokens != tokens:
+            still, tokens = time.monotonic(), load.tokens
+        sent = in_flight(drive, name)
+        if not (load.running if sent is None else sent):
+            return
+        await asyncio.sleep(LOOK)
 
 
 def in_flight(drive: Path, name: str) -> int | None:

@@ -121,6 +121,11 @@ class Life:
         self.start_at = now + min(longest, first * 2.0 ** (len(self._deaths) - 1))
         self._enter("backoff", now)
 
+    def condemned(self, now: float, diagnosis: Diagnosis) -> None:
+        """Another start would end the same way, or must not be: it is unlike the others, or cannot be killed."""
+        self.reason = f"{diagnosis.cause}; {diagnosis.remedy}"
+        self._enter("failed", now)
+
     def left(self, now: float, stays_down: bool) -> None:
         """It was stopped because somebody asked for it: no death of its own."""
         self.reason = "stopped on request" if stays_down else "restarted on request"

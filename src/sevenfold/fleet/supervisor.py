@@ -17,8 +17,10 @@ import msgspec
 from sevenfold.errors import FleetError, NodeError, SevenfoldError
 from sevenfold.events import Journal
 from sevenfold.fleet import guard, launch
-from sevenfold.fleet.keeper import GRACE, Keeper
+from sevenfold.fleet.canary import Panel
+from sevenfold.fleet.keeper import GRACE, Keeper, Shared
 from sevenfold.fleet.launch import Turns
+from sevenfold.fleet.pace import Pace
 from sevenfold.fleet.plan import (
     GPU_ENGINES,
     FleetPlan,
@@ -47,10 +49,12 @@ class Supervisor:
         self._journal = Journal(run / "events.jsonl", "supervisor")
         self._changed, self._end = asyncio.Event(), asyncio.Event()
         self._ended = ""
-        taken: dict[str, int] = {}
-        marker = launch.marker_for(plan, cache_folder(), launch.gpu_kind()) if plan.engine in GPU_ENGINES else None
-        turns = Turns(cpus.available(), marker)
-        self._keepers = [Keeper(plan, number, taken, turns, self._journal) for number in range(len(plan.replicas))]
+        markers = launch.markers_for(plan, cache_folder(), launch.gpu_kind()) if plan.engine in GPU_ENGINES else ()
+        names = [str(number) for number in range(len(plan.replicas))]
+        panel = Panel(names, plan.replicas[0].model_name, plan.canary)
+        shared = Shared(Turns(cpus.available(), markers), panel, self._journal)
+        self._keepers = [Keeper(plan, number, shared) for number in range(len(plan.replicas))]
+        self._pace = Pace()
         for keeper in self._keepers:
             keeper.changed = self._changed.set
 
@@ -137,7 +141,17 @@ class Supervisor:
             except TimeoutError:
                 continue
 
+    def _flag_slow(self) -> None:
+        ready = [keeper for keeper in self._keepers if keeper.life.phase == "ready"]
+        slow = self._pace.see(time.monotonic(), {keeper.name: keeper.load for keeper in ready})
+        for keeper in self._keepers:
+            why = slow.get(keeper.name, "")
+            if bool(why) != bool(keeper.slow):
+                self._journal.say("replica slow" if why else "replica fast again", replica=keeper.name, why=why)
+            keeper.slow = why
+
     def _publish(self) -> None:
+        self._flag_slow()
         replicas = tuple(keeper.status() for keeper in self._keepers)
         status = FleetStatus(os.getpid(), time.time(), replicas, self._ended)
         try:

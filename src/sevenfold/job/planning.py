@@ -16,18 +16,30 @@ from sevenfold.capacity.model import ModelShape, model_shape
 from sevenfold.capacity.plan import ReplicaPlan, plan_fleet, plan_replica
 from sevenfold.capacity.profile import Profile
 from sevenfold.capacity.roofline import Lengths
+from sevenfold.config import RunSpec
 from sevenfold.engines import ENGINES
 from sevenfold.engines.base import Command, Serve
+from sevenfold.engines.flags import given
 from sevenfold.engines.parsers import PROGRAMS
 from sevenfold.engines.rules import Finding, advisories, check_flags
 from sevenfold.errors import ConfigError
+from sevenfold.fleet import Canary, Expected, FleetPlan, plan_for
+from sevenfold.fleet.launch import gpu_kind
 from sevenfold.job import profiles
 from sevenfold.node.flags import installed, known_flags
 from sevenfold.node.gpus import VARIABLE
+from sevenfold.node.models import Model
+from sevenfold.node.process import Identity
 from sevenfold.types import JSON
 
 MEMORY_RULES = ("sglang", "vllm")
 """Engines whose memory can be planned."""
+
+CONTEXT = {"sglang": "context-length", "vllm": "max-model-len"}
+"""The flag that each is given for `fleet.context` where the user wrote none."""
+
+USUAL_PROMPT = 200
+"""Tokens of a prompt where nobody counted: running requests and KV tokens of a launch do not depend on it."""
 
 BASE_PORT = 30000
 """Of the first replica where the profile leaves the port open: a plan has to name one."""
@@ -88,6 +100,31 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def refused(self) -> bool:
         return any(finding.severity == "error" for finding in self.findings)
+
+
+def launch_plan(
+    spec: RunSpec, model: Model, run: Path, owner: Identity | None = None, canary: Canary | None = None
+) -> FleetPlan:
+    """What the supervisor is to start, with what each replica is expected to say of itself. Blocks on nvidia-smi."""
+    gpu = gpu_kind() if spec.fleet.engine in MEMORY_RULES else ""
+    return plan_for(spec, model, run, owner, canary, expected(spec, model.path, gpu) if gpu else None)
+
+
+def expected(spec: RunSpec, model: Path, gpu: str) -> Expected | None:
+    """By the flags, the model's config.json and the driver's name of the GPU; None where one of them is not known, or
+    the engine would refuse them, which it says better itself."""
+    fleet = spec.fleet
+    if fleet.engine not in MEMORY_RULES:
+        return None
+    flags = {CONTEXT[fleet.engine]: fleet.context, **given(fleet.flags)}
+    version = installed(fleet.python or sys.executable, fleet.engine)
+    lengths = Lengths(prompt=USUAL_PROMPT, output=spec.sampling.max_tokens)
+    try:
+        shape, _ = _read_shape(model / "config.json")
+        found = plan_replica(shape, find_gpu(gpu), flags, version, lengths, engine=fleet.engine)
+    except ConfigError:
+        return None
+    return Expected(found.max_running_requests, found.kv_tokens)
 
 
 class _Checked(msgspec.Struct, frozen=True):

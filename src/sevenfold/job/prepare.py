@@ -3,15 +3,17 @@
 A run folder belongs to one fingerprint for ever: what was asked (model, sampling, conversation), never how fast.
 """
 
+import asyncio
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sevenfold import __version__
 from sevenfold.config import RunSpec, asked, dump, fingerprint, read
 from sevenfold.errors import ConfigError, FleetError, NodeError
-from sevenfold.fleet import identify
+from sevenfold.fleet import Canary, identify
+from sevenfold.job.canary import canary_of, complaints, require_some
 from sevenfold.job.folder import RunFolder, default_folder
 from sevenfold.ledger import Manifest, atomic_write, create, read_manifest, write_manifest
 from sevenfold.node.models import Model, resolve
@@ -44,6 +46,7 @@ class Prepared:
     """Where prompts are rendered here and go out as token ids: engines that take ids, models with a tokenizer."""
     endpoints: tuple[Endpoint, ...] = ()
     warnings: tuple[str, ...] = ()
+    canary: Canary = field(default_factory=Canary)
 
 
 async def prepare(spec: RunSpec, output: Path | None, fleet: Path | None = None) -> Prepared:
@@ -52,6 +55,13 @@ async def prepare(spec: RunSpec, output: Path | None, fleet: Path | None = None)
         raise ConfigError("no file of prompts was named", "sevenfold run prompts.jsonl")
     inputs = tuple(path.absolute() for path in expand(spec.inputs))
     model, endpoints, warnings, identity = await _who_answers(spec)
+    renderer = _renderer(spec, model)
+    canary = await asyncio.to_thread(canary_of, spec, inputs, renderer)
+    if endpoints:
+        wrong = await complaints(endpoints, canary, spec.fleet.api_key)
+        require_some(endpoints, wrong)
+        warnings += tuple(f"{name}: left out: {why}" for name, why in wrong.items())
+        endpoints = tuple(endpoint for endpoint in endpoints if endpoint.replica not in wrong)
     content: JSON = {**asked(spec), "model": identity}
     mark = fingerprint(content)
     folder = RunFolder(output or default_folder(spec.inputs, mark))
@@ -77,8 +87,7 @@ async def prepare(spec: RunSpec, output: Path | None, fleet: Path | None = None)
         )
         write_manifest(folder.path, manifest)
     atomic_write(folder.spec, dump(spec))
-    renderer = _renderer(spec, model)
-    return Prepared(folder, spec, inputs, manifest, model, fleet or folder.path, renderer, endpoints, warnings)
+    return Prepared(folder, spec, inputs, manifest, model, fleet or folder.path, renderer, endpoints, warnings, canary)
 
 
 def _renderer(spec: RunSpec, model: Model | None) -> Renderer | None:

@@ -7,7 +7,7 @@ It owns every task and process it starts, and leaves none behind, however it end
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -18,9 +18,11 @@ from sevenfold.audit import Gate, Judge, rules
 from sevenfold.drive import Dispatcher, Facts
 from sevenfold.errors import FleetError, SevenfoldError
 from sevenfold.events import Journal
+from sevenfold.job.canary import complaints, require_some
 from sevenfold.job.counts import Counts
 from sevenfold.job.ending import Ending, ending
 from sevenfold.job.feed import Feed
+from sevenfold.job.planning import launch_plan
 from sevenfold.job.prepare import Prepared
 from sevenfold.job.publish import DriveStatus, publish
 from sevenfold.job.sink import Sink
@@ -133,7 +135,7 @@ class Regeneration:
         model, folder = self.prepared.model, self.prepared.fleet
         if model is None or folder != self.folder.path:
             return False
-        plan = fleet.plan_for(self.spec, model, folder, owner=self._me)
+        plan = await asyncio.to_thread(launch_plan, self.spec, model, folder, self._me, self.prepared.canary)
         return await asyncio.to_thread(fleet.start, folder, plan)
 
     async def _drive(self, writer: Writer) -> Gate:
@@ -167,6 +169,7 @@ class Regeneration:
     async def _follow(self) -> None:
         if self.prepared.endpoints:
             self._ready.set()
+            await self._compare(self.prepared.canary)
             return
         async for status in fleet.follow(self.prepared.fleet):
             self.fleet = status
@@ -174,8 +177,22 @@ class Regeneration:
                 raise FleetError(status.ended, f"sevenfold logs {self.prepared.fleet}")
             if self._dispatcher:
                 self._dispatcher.set_endpoints(status.endpoints)
-            if status.endpoints:
+            if any(endpoint.slots for endpoint in status.endpoints):
                 self._ready.set()
+
+    async def _compare(self, canary: fleet.Canary) -> None:
+        """Every hour, the endpoints of others: one that is unlike them gets nothing until it is like them again."""
+        known: dict[str, str] = {}
+        while canary.every:
+            await asyncio.sleep(canary.every)
+            wrong = await complaints(self.prepared.endpoints, canary, self.spec.fleet.api_key)
+            for name in wrong.keys() - known.keys():
+                self._journal.say("replica unlike the others", replica=name, why=wrong[name])
+            known = wrong
+            require_some(self.prepared.endpoints, wrong)
+            self.fleet = external(self.prepared, wrong)
+            if self._dispatcher:
+                self._dispatcher.set_endpoints(self.fleet.endpoints)
 
     async def _publish(self) -> None:
         pace = Pace(time.monotonic(), self.counts.ended, self.counts.tokens)
@@ -224,11 +241,22 @@ def count(run: Path) -> Tally:
         return reader.tally()
 
 
-def external(prepared: Prepared) -> FleetStatus:
-    """The endpoints that somebody else started, as a fleet that never changes; empty where the replicas are ours."""
-    now = time.time()
+def external(prepared: Prepared, wrong: Mapping[str, str] | None = None) -> FleetStatus:
+    """The endpoints that somebody else started, as a fleet; empty where the replicas are ours. `wrong`: why some of
+    them get nothing, by name."""
+    now, wrong = time.time(), wrong or {}
     replicas = (
-        ReplicaStatus(e.replica, "ready", e.url, e.model, e.engine, e.slots, since=now) for e in prepared.endpoints
+        ReplicaStatus(
+            name=e.replica,
+            phase="failed" if e.replica in wrong else "ready",
+            url=e.url,
+            model=e.model,
+            engine=e.engine,
+            slots=e.slots,
+            since=now,
+            reason=wrong.get(e.replica, ""),
+        )
+        for e in prepared.endpoints
     )
     return FleetStatus(0, now, tuple(replicas))
 

@@ -50,15 +50,16 @@ def folders(engine: str, env: Mapping[str, str]) -> dict[str, Path]:
 
 def is_warm(engine: str, version: str, env: Mapping[str, str]) -> bool:
     """Whether a replica of this very version has answered with these caches. Engines that compile nothing are warm."""
-    known = folders(engine, env)
-    return all(_marker(folder, engine, version).is_file() for folder in known.values())
+    return all(marker.is_file() for marker in markers(engine, version, env))
 
 
 def mark_warm(engine: str, version: str, env: Mapping[str, str]) -> None:
-    for folder in folders(engine, env).values():
-        folder.mkdir(parents=True, exist_ok=True)
-        _marker(folder, engine, version).touch()
+    for marker in markers(engine, version, env):
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
 
 
-def _marker(folder: Path, engine: str, version: str) -> Path:
-    return folder / f".sevenfold-warm-{engine}-{version or 'unknown'}"
+def markers(engine: str, version: str, env: Mapping[str, str]) -> tuple[Path, ...]:
+    """One file in each cache: who empties a cache takes its marker along."""
+    name = f".sevenfold-warm-{engine}-{version or 'unknown'}"
+    return tuple(folder / name for folder in folders(engine, env).values())
